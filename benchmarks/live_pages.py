@@ -36,17 +36,24 @@ EVENTS_PER_RUN = 4
 SCREENS = ("overview", "schedules", "grid", "queues", "instances")
 # Remembers when each row was first drawn, every layout shift, and the number of events.
 WATCH = """(() => {
-    const seen = window.rowsSeen = {};
+    const seen = new Map();
     window.shifts = [];
     window.eventCount = 0;
     const now = () => performance.timeOrigin + performance.now();
+    const idsOnPage = () =>
+        [...document.querySelectorAll('tr.row[data-to]')].map(row => row.dataset.to.split('/').pop());
     const look = () => {
-        for (const row of document.querySelectorAll('tr.row[data-to]')) {
-            const id = row.dataset.to.split('/').pop();
-            if (id in seen) continue;
-            seen[id] = 0;
-            requestAnimationFrame(() => requestAnimationFrame(() => { seen[id] = now(); }));
+        for (const id of idsOnPage()) {
+            if (seen.has(id)) continue;
+            seen.set(id, 0);
+            requestAnimationFrame(() => requestAnimationFrame(() => { seen.set(id, now()); }));
         }
+    };
+    // What is handed over is forgotten here, so that it does not count as heap of the page.
+    window.takeRows = () => {
+        const shown = new Set(idsOnPage()), drawn = [...seen].filter(([, at]) => at);
+        for (const [id] of drawn) if (!shown.has(id)) seen.delete(id);
+        return Object.fromEntries(drawn);
     };
     new MutationObserver(look).observe(document, { childList: true, subtree: true, attributes: true });
     const named = node => !node ? '' : node.nodeType === 3 ? `"${node.data.slice(0, 40)}"`
@@ -102,12 +109,13 @@ def watch_runs(goals: Goals, browser: Browser, server: Server, options: argparse
         wire = page.context.new_cdp_session(page)
         wire.send("Performance.enable")
         heaps = [heap_mb(wire)]
+        seen: dict[str, float] = {}
         for _ in range(max(1, round(options.minutes * 2))):
             page.wait_for_timeout(min(30_000, options.minutes * 60_000))
+            seen = page.evaluate("takeRows()") | seen
             heaps.append(heap_mb(wire))
             progress(f"heap {heaps[-1]:.1f} MB")
         judge_shift(goals, page, "runs", options)
-        seen = page.evaluate("rowsSeen")
         events, since = page.evaluate("[eventCount, performance.now() / 1000]")
     print(f"    {events / since:.1f} events a second arrived")
     delays = [seen[run] / 1000 - at for run, at in started.items() if seen.get(run)]

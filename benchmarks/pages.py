@@ -48,8 +48,8 @@ WATCH = """(() => {
 })()"""
 # Each chart differs from the one before in every mark, as it would an hour later.
 DRAW = """async ([marks, rounds]) => {
-    const { lineChart } = await import('/charts.js');
-    const { h, replace } = await import('/dom.js');
+    const { lineChart } = await import('/charts/line_chart.js');
+    const { h, replace } = await import('/base/dom.js');
     const holder = document.createElement('div');
     document.querySelector('main').append(holder);
     const point = (round) => (_, n) => ({ at: new Date(1.7e12 + n * 6e4).toISOString(), state: 'succeeded',

@@ -1,62 +1,70 @@
 """What does a foreign session with an old snapshot cost, as pg_dump or a report keeps one open?
 
-    python -m benchmarks pinned [--starts 100] [--manual 50] [--schedules 200] [--seconds 60]
+    python -m benchmarks pinned [--starts 100] [--manual 50] [--schedules N] [--seconds 60] [--free SECONDS]
                                 [--only starts,manual]
 
-One engine process on PostgreSQL starts scheduled no-op runs, or another process makes manual runs through
-the public API at a fixed rate. First nobody else reads the database; then a session holds a repeatable-read
-snapshot open, so that the server can remove no dead row. For each phase: the rate, the delay from the planned
-instant to the start, dead rows, and the blocks that the server read per run, which do not depend on how busy
-the machine is.
+A program on PostgreSQL creates schedules of one function and runs them; or a client makes manual runs of ten
+schedules at a fixed rate, all by the public API. First nobody else reads the database; then a session
+holds a repeatable-read snapshot open, so that the server can remove no dead row. Each schedule comes once a
+minute unless `--schedules` says otherwise: what counts is how many dead versions one schedule has.
+
+A line is printed for each tenth of a phase: the rate, the delay from the planned instant to the start, dead
+rows, and the blocks that the server read per run, which do not depend on how busy the machine is.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+import threading
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 from msgspec import Struct
 
 from benchmarks.parts.measure import (
-    ACTOR,
     Child,
     Goals,
     TemporaryStores,
-    build_instance,
+    comma_list,
     heading,
     machine,
     print_answer,
     progress,
-    schedule,
     wait_for_parent,
 )
-from timewright import Scheduler
-from timewright.core.policies.policies import Overlap
-from timewright.core.recurrence.triggers import Every, Manual
-from timewright.core.target import Call
-from timewright.ledger.replan import create
-from timewright.wiring import open_store
+from timewright import Scheduler, Settings
 
 PARTS = ("starts", "manual")
-WARM_UP_S = 5.0
+WARM_UP_S = 10.0
+SLICES = 10
 MANUAL_SCHEDULES = 10
+CAPACITY = 200
+BATCH = 5_000
+CREATED_PER_SECOND = 1_000
+MAX_DEAD_PER_RUN = 2.2
 
 
-class Phase(Struct, frozen=True):
-    """The figures of one phase."""
+class Figures(Struct, frozen=True):
+    """The figures of a phase, or of a tenth of one."""
 
     runs: int
     rate: float
     p50: float
     p99: float
     blocks_per_run: float
-    dead: dict[str, int]
-    entries_per_run: dict[str, float]
+    dead: int
+
+    def line(self, name: str) -> str:
+        """One line of the table."""
+        return (
+            f"  {name:<12}{self.rate:9.1f}/s{self.p50:9.1f} ms{self.p99:9.1f} ms"
+            f"{self.blocks_per_run:11,.0f}{self.dead:14,}"
+        )
 
 
 def main(arguments: list[str]) -> int:
@@ -72,73 +80,90 @@ def main(arguments: list[str]) -> int:
 
 def _measure(goals: Goals, stores: TemporaryStores, part: str, options: argparse.Namespace) -> None:
     rate = options.starts if part == "starts" else options.manual
+    count = (options.schedules or 60 * rate) if part == "starts" else MANUAL_SCHEDULES
     heading(
         f"{rate} {'scheduled starts' if part == 'starts' else 'manual runs'} a second, PostgreSQL",
-        f"fsync and synchronous_commit on; {options.seconds} s each, without and with the snapshot",
-        f"{options.schedules} schedules"
-        if part == "starts"
-        else f"{MANUAL_SCHEDULES} schedules, overlap: allow",
+        f"fsync and synchronous_commit on, otherwise its default settings; capacity {CAPACITY}",
+        f"{count:,} schedules, each every {count / rate:g} s" if part == "starts" else f"{count} schedules",
+        f"{options.free:g} s without and {options.seconds:g} s with the snapshot",
+        f"load {os.getloadavg()[0]:.1f}",
     )
     with stores.new_store("postgres") as url, psycopg.connect(url, autocommit=True) as session:
-        _create_schedules(url, part, options)
-        engine = Child("benchmarks.pinned", "engine", store_url=url)
-        engine.read_answer()
+        engine = Child("benchmarks.pinned", part, store_url=url, count=count, every=count / rate)
+        progress(f"creating {count:,} schedules")
+        first = engine.read_answer()["first"]
         client = Child("benchmarks.pinned", "client", store_url=url, rate=rate) if part == "manual" else None
-        time.sleep(WARM_UP_S)
+        time.sleep(max(first - time.time(), 0) + WARM_UP_S)
         progress("nobody else reads")
-        free = _phase(session, options.seconds)
+        free = _phase(session, "free", options.free)
         progress("a session holds a snapshot open")
         with psycopg.connect(url) as pin:
             pin.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             pin.execute("SELECT count(*) FROM schedules")
-            pinned = _phase(session, options.seconds)
+            pinned = _phase(session, "pinned", options.seconds)
         for child in filter(None, (client, engine)):
             child.send_line()
             child.end()
-    for name, found in (("free", free), ("pinned", pinned)):
-        dead = ", ".join(f"{table} {many:,}" for table, many in found.dead.items() if many)
-        entries = ", ".join(f"{index} {many:,.1f}" for index, many in found.entries_per_run.items())
-        print(
-            f"  {name:<7}{found.rate:7.1f} runs/s; start delay p50 {found.p50:.1f}, p99 {found.p99:.1f} ms;"
-            f" {found.blocks_per_run:,.0f} blocks per run\n"
-            f"         dead rows: {dead or 'none'}\n         index entries read per run: {entries}",
-            flush=True,
-        )
-    share = pinned.rate / free.rate if free.rate else 0.0
-    goals.judge(part, "pinned >= 98 % of the rate", found=f"{share:.1%}", met=share >= 0.98)
+    _judge(goals, part, rate, free, pinned)
+
+
+def _judge(goals: Goals, part: str, rate: int, free: Figures, pinned: Figures) -> None:
+    share, held = pinned.rate / max(free.rate, 1), free.rate / rate
+    goals.judge(part, "free: the offered rate", found=f"{held:.1%}", met=held >= 0.98)
+    goals.judge(part, "pinned >= 98 % of the free rate", found=f"{share:.1%}", met=share >= 0.98)
     goals.judge(part, "pinned p99 start delay <= 50 ms", found=f"{pinned.p99:.1f} ms", met=pinned.p99 <= 50)
+    dead = pinned.dead / max(pinned.runs, 1)
+    goals.judge(
+        part,
+        f"at most {MAX_DEAD_PER_RUN} dead rows per run",
+        found=f"{dead:.2f}",
+        met=dead <= MAX_DEAD_PER_RUN,
+    )
 
 
-def _phase(session: psycopg.Connection[Any], seconds: float) -> Phase:
-    """Count for some seconds. The figures are those of the second half, when dead rows have gathered."""
-    session.execute("SELECT pg_stat_reset()")
-    time.sleep(seconds / 2)
-    began, since = time.monotonic(), _blocks(session)
-    (first,) = _one(session, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
-    before = _indexes(session)
-    time.sleep(seconds / 2)
-    (last,) = _one(session, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
-    took = time.monotonic() - began
-    blocks = _blocks(session) - since
-    entries = {name: reads - before.get(name, 0) for name, reads in _indexes(session).items()}
+def _phase(session: psycopg.Connection[Any], name: str, seconds: float) -> Figures:
+    """Measure for some seconds, and print each tenth."""
+    print(f"  {name:<12}{'rate':>11}{'p50 delay':>12}{'p99 delay':>12}{'blocks/run':>11}{'dead rows':>14}")
+    first, blocks, dead = _clock(session), _blocks(session), _dead(session)
+    for number in range(SLICES):
+        since, before = _clock(session), _blocks(session)
+        time.sleep(seconds / SLICES)
+        found = _figures(session, since, before, dead)
+        print(found.line(f"{(number + 1) * seconds / SLICES:.0f} s"), flush=True)
+    whole = _figures(session, first, blocks, dead)
+    print(whole.line("in all"))
+    tables = (
+        "SELECT relname, n_dead_tup FROM pg_stat_user_tables WHERE n_dead_tup > 0 ORDER BY 2 DESC LIMIT 5"
+    )
+    print("    " + ", ".join(f"{table} {many:,}" for table, many in session.execute(tables).fetchall()))
+    return whole
+
+
+def _figures(session: psycopg.Connection[Any], since: int, blocks: int, dead: int) -> Figures:
+    """The runs that ended since an instant; the index on that instant keeps this question cheap."""
+    until, read = _clock(session), _blocks(session) - blocks
     many, p50, p99 = _one(
         session,
         "SELECT count(*), percentile_cont(0.5) WITHIN GROUP (ORDER BY started_at - fire_at),"
         " percentile_cont(0.99) WITHIN GROUP (ORDER BY started_at - fire_at)"
-        f" FROM runs WHERE started_at >= {first} AND started_at < {last}",
+        f" FROM runs WHERE finished_at >= {since} AND finished_at < {until}",
     )
-    dead = session.execute(
-        "SELECT relname, n_dead_tup FROM pg_stat_user_tables WHERE n_dead_tup > 0 ORDER BY n_dead_tup DESC"
-    ).fetchall()
-    return Phase(
+    return Figures(
         many,
-        many / took,
+        many / (until - since) * 1e6,
         float(p50 or 0) / 1000,
         float(p99 or 0) / 1000,
-        blocks / max(many, 1),
-        dict(dead[:5]),
-        {n: e / max(many, 1) for n, e in sorted(entries.items(), key=lambda one: -one[1])[:4] if e},
+        read / max(many, 1),
+        _dead(session) - dead,
     )
+
+
+def _clock(session: psycopg.Connection[Any]) -> int:
+    return int(_one(session, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")[0])
+
+
+def _dead(session: psycopg.Connection[Any]) -> int:
+    return int(_one(session, "SELECT coalesce(sum(n_dead_tup), 0) FROM pg_stat_user_tables")[0])
 
 
 def _one(session: psycopg.Connection[Any], sql: str) -> tuple[Any, ...]:
@@ -152,43 +177,53 @@ def _blocks(session: psycopg.Connection[Any]) -> int:
     return int(_one(session, sql)[0])
 
 
-def _indexes(session: psycopg.Connection[Any]) -> dict[str, int]:
-    """How many entries of each index were read."""
-    return dict(session.execute("SELECT indexrelname, idx_tup_read FROM pg_stat_user_indexes").fetchall())
+def _noop() -> None:
+    """Do nothing."""
 
 
-def _create_schedules(url: str, part: str, options: argparse.Namespace) -> None:
-    store = open_store(url)
-    now = store.now()
-    if part == "manual":
-        made = [
-            schedule(f"manual-{n}", Manual(), Call(name="noop"), now=now, overlap=Overlap.ALLOW)
-            for n in range(MANUAL_SCHEDULES)
-        ]
-    else:
-        every = timedelta(seconds=options.schedules / options.starts)
-        first = now + timedelta(seconds=2)
-        made = [
-            schedule(
-                f"grid-{n}", Every(every, first + n * every / options.schedules), Call(name="noop"), now=now
-            )
-            for n in range(options.schedules)
-        ]
-    create(store, made, by=ACTOR, now=now)
-    store.close()
+def _starts(store_url: str, count: int, every: float) -> None:
+    """Create schedules whose instants lie evenly over their interval, and run them until the parent ends."""
+    app = _program(store_url)
+    interval = timedelta(seconds=every)
+    first = datetime.now(UTC) + timedelta(seconds=10 + count / CREATED_PER_SECOND)
+    anchors = [(first + n * interval / count).isoformat() for n in range(count)]
+    length = f"{every:g}s"
+    wanted = [
+        {"name": f"grid-{n}", "every": length, "anchor": anchor, "call": "noop"}
+        for n, anchor in enumerate(anchors)
+    ]
+    for start in range(0, count, BATCH):
+        app.schedules.put_many(schedules=wanted[start : start + BATCH])
+    _run_until_parent_ends(app, first)
 
 
-def _engine(store_url: str) -> None:
-    with build_instance(store_url, {"noop": lambda: None}, capacity=200) as (instance, _):
-        instance.start()
-        print_answer(ready=True)
-        wait_for_parent()
+def _manual(store_url: str, count: int, every: float) -> None:
+    """Run ten manual schedules until the parent ends."""
+    assert every
+    app = _program(store_url)
+    wanted = [
+        {"name": f"manual-{n}", "manual": True, "overlap": "allow", "call": "noop"} for n in range(count)
+    ]
+    app.schedules.put_many(schedules=wanted)
+    _run_until_parent_ends(app, datetime.now(UTC))
+
+
+def _program(store_url: str) -> Scheduler:
+    """A program with one function, which every schedule calls."""
+    app = Scheduler(store_url, settings=Settings(capacity=CAPACITY))
+    app.schedule(manual=True, name="noop")(_noop)
+    return app
+
+
+def _run_until_parent_ends(app: Scheduler, first: datetime) -> None:
+    app.start()
+    print_answer(first=first.timestamp())
+    wait_for_parent()
+    app.stop()
 
 
 def _client(store_url: str, rate: float) -> None:
-    """Make manual runs at a fixed rate until the parent ends; what comes late is not made up."""
-    import threading
-
+    """Make manual runs at a fixed rate until the parent ends; at most one second is made up."""
     ended = threading.Event()
 
     def wait() -> None:
@@ -211,16 +246,19 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         prog="python -m benchmarks pinned", description=__doc__.split("\n", 1)[0]
     )
     parser.add_argument("--starts", type=int, default=100, help="scheduled starts a second")
-    parser.add_argument("--schedules", type=int, default=200, help="how many schedules make them")
-    parser.add_argument("--manual", type=int, default=50, help="manual runs a second")
-    parser.add_argument("--seconds", type=float, default=60, help="length of each phase")
     parser.add_argument(
-        "--only", type=lambda text: text.split(","), default=list(PARTS), help=",".join(PARTS)
+        "--schedules", type=int, default=0, help="how many make them; default 60 x the starts"
     )
-    return parser.parse_args(arguments)
+    parser.add_argument("--manual", type=int, default=50, help="manual runs a second")
+    parser.add_argument("--seconds", type=float, default=60, help="length of the phase with the snapshot")
+    parser.add_argument("--free", type=float, default=0, help="length of the phase without; default the same")
+    parser.add_argument("--only", type=comma_list(PARTS), default=list(PARTS), help=",".join(PARTS))
+    options = parser.parse_args(arguments)
+    options.free = options.free or options.seconds
+    return options
 
 
-TASKS = {"engine": _engine, "client": _client}
+TASKS = {"starts": _starts, "manual": _manual, "client": _client}
 
 if __name__ == "__main__":
     TASKS[sys.argv[1]](**json.loads(sys.argv[2]))

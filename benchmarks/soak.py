@@ -47,6 +47,7 @@ from benchmarks.parts.soak_workload import SoakWorkload
 from timewright.core.run.run import RunState
 from timewright.errors import TimewrightError
 from timewright.ports import RunFilter
+from timewright.ports.rows import LeasedRuns
 from timewright.wiring import open_store
 
 PROGRESS_INTERVAL_S = 10.0
@@ -220,7 +221,7 @@ class Soak:
             self.found.append(f"{name}: ended without a final report")
             return
         self.found += find_leaks(name, words["before"], words["after"])
-        held = self.store.read(lambda tx: tx.leased_runs(holder=words["instance"]))
+        held = self.store.read(lambda tx: tx.select_runs(LeasedRuns(holder=words["instance"])))
         self.found += [f"{name}: still holds run {run.id} after its stop" for run in held]
 
     def _check_memory(self, seconds: float) -> float | None:

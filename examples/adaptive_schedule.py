@@ -5,8 +5,7 @@ from __future__ import annotations
 from timewright.operations import OperationContext, operations
 from timewright.planner.heuristic_advisor import HeuristicAdvisor
 from timewright.planner.planner_loop import Planner
-from timewright.testing.bench import Bench
-from timewright.testing.targets import succeed
+from timewright.testing import Bench, succeed
 
 DEPTHS = (40, 160, 290, 410, 30, 25)
 

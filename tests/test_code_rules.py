@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -210,17 +211,28 @@ def test_a_file_has_at_most_400_lines_or_a_reason() -> None:
     assert all(LONG_FILES.values())
 
 
+def dashboard_files() -> list[Path]:
+    folder = SOURCE / "interfaces" / "dashboard"
+    return [path for ending in ("js", "css", "html") for path in sorted(folder.rglob(f"*.{ending}"))]
+
+
 def test_a_line_of_the_dashboard_has_at_most_110_characters() -> None:
     """The formatter breaks code, but neither comments nor long texts."""
-    folder = SOURCE / "interfaces" / "dashboard"
-    files = [path for ending in ("js", "css", "html") for path in sorted(folder.rglob(f"*.{ending}"))]
-    assert files
     assert [
         f"{path.name}:{number}"
-        for path in files
+        for path in dashboard_files()
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if len(line) > MAX_LINE_LENGTH
     ] == []
+
+
+def test_a_file_of_the_dashboard_has_at_most_400_lines_and_a_folder_at_most_15_files() -> None:
+    files = dashboard_files()
+    assert len(files) > MAX_FILES_PER_FOLDER
+    long = [path for path in files if len(path.read_text(encoding="utf-8").splitlines()) > MAX_LINES]
+    assert list(map(below, long)) == []
+    folders = Counter(path.parent for path in files)
+    assert [below(folder) for folder, count in folders.items() if count > MAX_FILES_PER_FOLDER] == []
 
 
 def test_a_folder_has_at_most_15_modules_or_a_reason() -> None:

@@ -41,6 +41,7 @@ def drain(goals: Goals, temporary_stores: TemporaryStores, *, kind: str, rounds:
         f"no-op runs end to end, {kind}",
         f"{describe_store(kind)}; empty store, one process, {rounds} rounds, by turns",
         "timewright: one paused schedule, default settings; checked that every run ran once, in one attempt",
+        "timewright adds its runs by an internal call; `bench library` measures the public ones",
         "functions are declared before the clock starts: a schedule here, a task or an entry point there",
         *(
             f"{name}: {jobs:,} jobs; {(party.__doc__ or '').strip()}"

@@ -22,7 +22,7 @@ from timewright.core.facts import Fact, RunFailed, RunParked, RunSucceeded, RunW
 from timewright.core.policies.policies import Overlap
 from timewright.core.recurrence.triggers import AnyTrigger, Every
 from timewright.core.run.admission import Fire
-from timewright.core.run.run import RunState
+from timewright.core.run.run import Attempt, RunState
 from timewright.core.schedule.decision import Source
 from timewright.core.schedule.schedule import Schedule
 from timewright.core.target import AnyTarget, Call
@@ -279,7 +279,7 @@ def check_each_ran_once(store: Store, awaited: int) -> None:
     while True:
         page = store.read(lambda tx, which=which: tx.find_runs(which))
         ids = [run.id for run in page.rows]
-        attempts = store.read(lambda tx, ids=ids: tx.get_attempts(ids))
+        attempts = store.read(lambda tx, ids=ids: tx.get_run_rows(Attempt, ids))
         doubled = [i for i in ids if len(attempts.get(i, ())) != 1]
         if doubled:
             raise SystemExit(f"{len(doubled)} runs were not attempted exactly once: {doubled[:3]}")

@@ -321,18 +321,18 @@ def dbos(jobs: int, store_url: str) -> Timings:
 
 def oban(jobs: int, store_url: str) -> Timings:
     """Oban, a thousand jobs in a call, a hundred at a time; in a separate Python."""
-    return _taken(run_separately("oban", _apart_python(), jobs=jobs, store_url=store_url))
+    return _taken(run_separately("oban", apart_python(), jobs=jobs, store_url=store_url))
 
 
 def apscheduler4(jobs: int, store_url: str) -> Timings:
     """APScheduler 4 (alpha), job by job, as it has no bulk call; in a separate Python."""
-    return _taken(run_separately("apscheduler4", _apart_python(), jobs=jobs, store_url=store_url))
+    return _taken(run_separately("apscheduler4", apart_python(), jobs=jobs, store_url=store_url))
 
 
 def apscheduler4_grid(per_second: int, seconds: int, headroom: float) -> list[float]:
     """How late APScheduler 4 starts schedules that run once a second, in memory."""
     options = {"per_second": per_second, "seconds": seconds, "headroom": headroom, "store_url": ""}
-    return list(run_separately("apscheduler4_grid", _apart_python(), **options)["lates"])
+    return list(run_separately("apscheduler4_grid", apart_python(), **options)["lates"])
 
 
 # ------------------------------------------------------------------------- in a Python of their own
@@ -351,7 +351,8 @@ def run_separately(task: str, python: str, **options: Any) -> dict[str, Any]:
     return answer
 
 
-def _apart_python() -> str:
+def apart_python() -> str:
+    """The Python of the libraries that need one of their own."""
     python = os.environ.get("BENCH_APART", "")
     if not python:
         raise NotInstalled(f"not run: BENCH_APART names no Python 3.12 with {SEPARATE_PACKAGES}")

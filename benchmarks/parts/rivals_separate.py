@@ -122,6 +122,28 @@ def oban(jobs: int, store_url: str) -> None:
     asyncio.run(both())
 
 
+def oban_one_by_one(jobs: int, store_url: str) -> None:
+    """Oban: one job in a call, one after another; nothing runs them."""
+    import oban as package
+    from oban.schema import install
+    from psycopg_pool import AsyncConnectionPool
+
+    @package.worker(queue="bench")
+    class Noop:
+        async def process(self, _job: Any) -> None: ...
+
+    async def enqueue() -> None:
+        async with AsyncConnectionPool(conninfo=store_url, min_size=2, max_size=10, open=False) as pool:
+            await install(pool)
+            async with package.Oban(pool=pool, name="client") as client:
+                cpu, began = process_time(), perf_counter()
+                for _ in range(jobs):
+                    await client.enqueue(Noop.new({}))
+                _say("oban", enqueue=perf_counter() - began, cpu=process_time() - cpu)
+
+    asyncio.run(enqueue())
+
+
 # --------------------------------------------------------------------------------------- APScheduler 4
 
 
@@ -187,6 +209,7 @@ def apscheduler4_grid(per_second: int, seconds: int, headroom: float, store_url:
 TASKS: dict[str, Callable[..., None]] = {
     "dbos": dbos,
     "oban": oban,
+    "oban_one_by_one": oban_one_by_one,
     "apscheduler4": apscheduler4,
     "apscheduler4_grid": apscheduler4_grid,
 }

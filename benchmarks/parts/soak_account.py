@@ -15,6 +15,7 @@ from timewright.core.recurrence.triggers import AnyTrigger, Cron, Every, Manual,
 from timewright.core.run.run import Attempt, Reason, Run, RunState
 from timewright.core.schedule.schedule import ScheduleProgress, ScheduleState
 from timewright.ports import RunFilter, Store
+from timewright.ports.rows import LeasedRuns
 
 TOLERANCE_S = 0.5  # seconds that cancelled work may take to stop
 MAX_SHOWN = 20
@@ -70,7 +71,7 @@ def read_snapshot(store: Store, schedule_ids: Sequence[str]) -> StoreSnapshot:
         page = store.read(lambda tx, which=which: tx.find_runs(which))
         ids = [run.id for run in page.rows]
         runs |= {run.id: run for run in page.rows}
-        attempts |= store.read(lambda tx, ids=ids: tx.get_attempts(ids))
+        attempts |= store.read(lambda tx, ids=ids: tx.get_run_rows(Attempt, ids))
         if not page.cursor:
             break
         which = RunFilter(limit=1000, cursor=page.cursor)
@@ -294,7 +295,11 @@ class LimitMonitor:
         After a limit was lowered, earlier leases may exceed it; then no new one is granted.
         """
         leased, limits, now = self._world.store.read(
-            lambda tx: (tx.leased_runs(), tx.get_limits(self._world.limit_history), self._world.store.now())
+            lambda tx: (
+                tx.select_runs(LeasedRuns()),
+                tx.get_limits(self._world.limit_history),
+                self._world.store.now(),
+            )
         )
         self.checks += 1
         counts = Counter(key for run in leased for key in run.limit_keys)

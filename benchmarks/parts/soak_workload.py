@@ -87,7 +87,7 @@ class SoakWorkload:
         for name, most in LIMITS.items():
             self._set_limit(name, most)
         for queue, most in ((QUEUE, 3), (ENTRIES, 2)):
-            policy = QueuePolicy(max_concurrent=most, lease=4 * SECOND, backoff=Constant(SECOND / 2))
+            policy = QueuePolicy(max_running=most, lease=4 * SECOND, backoff=Constant(SECOND / 2))
             set_queue_policy(self.store, namespace="default", queue=queue, policy=policy, by=ACTOR, now=now)
             self.limit_history.setdefault(queue_limit_key("default", queue), []).append((now, most))
         self.create_tracked("grid", self._grids(now))

@@ -55,11 +55,13 @@ class TimewrightError(Exception):
         self.value = value
         self.rule = rule
         self.fix = fix
+        # Message, field and fix in the words of the interface that was used, if they differ; for texts only.
+        self.spelled: tuple[str, str | None, str] | None = None
 
     def __str__(self) -> str:
         """The message, followed by field, rule and fix on the same line."""
         details = "; ".join(f"{label}: {text}" for label, text in self._details())
-        return f"{self.message} ({details})" if details else self.message
+        return f"{self._text()} ({details})" if details else self._text()
 
     def within(self, prefix: str) -> TimewrightError:
         """Return the same error with `prefix` in front of its field path."""
@@ -80,10 +82,14 @@ class TimewrightError(Exception):
 
     def explain(self) -> str:
         """Return the error on a few lines: message, field, rule and fix."""
-        return "\n".join([self.message, *(f"  {label:<7} {text}" for label, text in self._details())])
+        return "\n".join([self._text(), *(f"  {label:<7} {text}" for label, text in self._details())])
+
+    def _text(self) -> str:
+        return self.spelled[0] if self.spelled is not None else self.message
 
     def _details(self) -> list[tuple[str, str]]:
-        details = (("field", self.display_field), ("rule", self.rule), ("try", self.fix))
+        _, field, fix = self.spelled or ("", self.display_field, self.fix)
+        details = (("field", field), ("rule", self.rule), ("try", fix))
         return [(label, text) for label, text in details if text]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.browser.large_store import EVENTS, write_large_store
 from tests.conformance.conftest import postgres_url
 from timewright.testing.postgres import fresh_database
 
@@ -102,11 +105,19 @@ def dated(day: str):
 
 
 @scheduler.task()
+def filed(context: Context):
+    return context.artifact("report.txt", "forty rows")
+
+
+@scheduler.task()
 def broken():
     raise RuntimeError("the disk is full")
 '''
+LARGE_QUOTAS = {"schedules": 10_000, "triggers_per_minute": 10_000, "requests_per_minute": 100_000}
 ONE_STORE = pytest.mark.parametrize("site", ["sqlite"], indirect=True, scope="module")
 """For tests that do not depend on the store."""
+LARGE_STORE = pytest.mark.parametrize("site", ["large"], indirect=True, scope="module")
+"""5,000 schedules, 100,000 runs and, from the engine, 10 events a second."""
 if CHROMIUM is None or not all(map(find_spec, ("playwright", "axe_playwright_python"))):
     collect_ignore_glob = ["test_*.py"]
 
@@ -145,6 +156,12 @@ class Site:
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    if request.param == "large":
+        large: Site = request.getfixturevalue("large_site")
+        large.api("POST", f"schedules/{EVENTS}/resume", {})
+        yield large
+        large.api("POST", f"schedules/{EVENTS}/pause", {})
+        return
     folder = tmp_path_factory.mktemp(f"site-{request.param}")
     (folder / "handlers.py").write_text(APP)
     if request.param == "sqlite":
@@ -152,6 +169,36 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         return
     with fresh_database(request.getfixturevalue("postgres_url")) as place:
         yield from serve(folder, place)
+
+
+@pytest.fixture(scope="session")
+def large_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The large store, written once for all workers of a test run."""
+    base = tmp_path_factory.getbasetemp()
+    folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    file = folder / "large.db"
+    with (folder / "large.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not file.exists():
+            unfinished = folder / "unfinished.db"
+            unfinished.unlink(missing_ok=True)
+            write_large_store(unfinished)
+            unfinished.rename(file)
+    return file
+
+
+@pytest.fixture(scope="session")
+def large_site(large_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A server on a copy of the large store, shared by the modules of a worker."""
+    yield from serve_large(tmp_path_factory.mktemp("large"), large_file)
+
+
+def serve_large(folder: Path, file: Path) -> Iterator[Site]:
+    (folder / "handlers.py").write_text(APP)
+    shutil.copy(file, folder / "timewright.db")
+    for site in serve(folder, "timewright.db"):
+        site.api("POST", "namespaces", {"name": "default", **LARGE_QUOTAS})
+        yield site
 
 
 def serve(folder: Path, store: str) -> Iterator[Site]:

@@ -14,7 +14,7 @@ from timewright.clocks import SystemClock
 from timewright.core.moments import HOUR, MINUTE, SECOND
 from timewright.core.recurrence.triggers import Cron, Every
 from timewright.core.run.run import Run, RunState
-from timewright.core.schedule.schedule import Schedule, ScheduleProgress
+from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.core.target import Note
 from timewright.ids import TimedIds
 from timewright.ports import ProgressUpdate, ScheduleWrite
@@ -25,6 +25,8 @@ SCHEDULES = 5000
 RUNS_EACH = 20
 FAILING = 40
 GROUPS = ("billing", "reports", "imports", "mail", "sync")
+# A run causes four events, so this schedule causes 10 a second once it is resumed.
+EVENTS, EVENTS_INTERVAL = "events", timedelta(seconds=0.4)
 VERBS = ("load", "export", "check", "send", "rebuild", "sync", "archive", "score")
 
 
@@ -37,9 +39,10 @@ def write_large_store(path: Path, *, schedules: int = SCHEDULES, runs_each: int 
     store = SqliteStore(str(path), clock=SystemClock())
     now, ids = store.now(), TimedIds(random.Random(28).randbytes)
     try:
-        for first in range(0, schedules, 500):
+        store.write(lambda tx: tx.put_schedules([_events(ids, now)]))
+        for first in range(0, schedules - 1, 500):
             rows, runs, ends = [], [], []
-            for number in range(first, min(first + 500, schedules)):
+            for number in range(first, min(first + 500, schedules - 1)):
                 schedule = _schedule(ids, number, now)
                 history = _history(ids, schedule.id, number, now=now, count=runs_each)
                 failures = 3 if number < FAILING else 0
@@ -59,6 +62,19 @@ def write_large_store(path: Path, *, schedules: int = SCHEDULES, runs_each: int 
         _end_runs(path)
     finally:
         store.close()
+
+
+def _events(ids: TimedIds, now: datetime) -> ScheduleWrite:
+    """A paused schedule, stored directly because callers may not go below an interval of 1 s."""
+    schedule = Schedule(
+        id=ids.new("schedule", now=now - DAY),
+        name=EVENTS,
+        created_at=now - DAY,
+        trigger=Every(EVENTS_INTERVAL, now),
+        target=Note(text="hello"),
+    )
+    progress = ScheduleProgress(cursor=now, state=ScheduleState.PAUSED)
+    return ScheduleWrite(schedule=schedule, progress=progress, at=now)
 
 
 def _schedule(ids: TimedIds, number: int, now: datetime) -> Schedule:

@@ -50,7 +50,7 @@ def axe_page(browser: Browser, site: Site) -> Iterator[Page]:
         yield page
 
 
-# Every level of the heat map and a full gauge, whatever the store holds.
+# Every level of the heat map, every colour of a state and a full gauge, whatever the store holds.
 COLOURS = """() => {
     const row = document.createElement('tr');
     for (let level = 0; level <= 8; level++) {
@@ -60,6 +60,12 @@ COLOURS = """() => {
         row.append(cell);
     }
     document.querySelector('table.heatmap tbody').append(row);
+    for (const kind of ['good', 'bad', 'warn', 'busy', 'wait', 'stop', 'gone', 'mute']) {
+        const badge = document.createElement('span');
+        badge.className = `badge ${kind}`;
+        badge.textContent = kind;
+        document.querySelector('main').append(badge);
+    }
     for (const kind of ['', 'full']) {
         const gauge = document.createElement('div'), bar = document.createElement('div');
         const text = document.createElement('span');
@@ -179,6 +185,25 @@ def test_a_state_is_never_shown_by_colour_alone(page: Page, site: Site) -> None:
     bare = "[...document.querySelectorAll('.dot, .badge')].filter(n => !n.textContent.trim()).length"
     assert page.evaluate(bare) == 0
     assert page.locator(".strip").first.get_attribute("aria-label")
+
+
+STATES = ("succeeded", "failed", "parked", "leased", "ready", "skipped", "cancelled", "missed")
+LOOKS_OF_STATES = """async states => {
+    const [{ badge }, { cellPath }] =
+        await Promise.all([import('/v/0/base/states.js'), import('/v/0/charts/cells.js')]);
+    const badges = states.map(state => document.querySelector('main').appendChild(badge(state)));
+    const found = [badges.map(node => getComputedStyle(node).color),
+        badges.map(node => node.querySelector('.sign').textContent), states.map(one => cellPath(one, 0, 9))];
+    for (const node of badges) node.remove();
+    return found;
+}"""
+
+
+def test_each_state_has_its_own_colour_sign_and_shape(page: Page) -> None:
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        for looks in page.evaluate(LOOKS_OF_STATES, STATES):
+            assert len(set(looks)) == len(STATES), looks
 
 
 LABELLED_FIRST_CELLS = """() => [...document.querySelectorAll('tbody tr')]

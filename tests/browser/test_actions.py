@@ -80,6 +80,25 @@ def test_a_workflow_run_shows_its_items_times_and_is_retried_from_a_step(page: P
     expect(page.locator("h1")).to_have_text(name)
 
 
+def test_a_workflow_run_offers_to_pause_while_it_runs_and_to_resume_while_it_is_paused(
+    page: Page, site: Site
+) -> None:
+    site.hold()
+    name = new_name("stopped")
+    site.api("PUT", f"workflows/{name}", {"steps": [call("first", "slow"), call("then", "dated", "first")]})
+    site.api("POST", f"workflows/{name}/run", {})
+    go(page, f"/workflows/{name}")
+    page.get_by_role("button", name="pause this run").click()
+    confirm(page, "pause")
+    expect(page.locator(".lead .badge")).to_contain_text("paused")
+    expect(page.get_by_role("button", name="pause this run")).to_have_count(0)
+    page.get_by_role("button", name="resume this run").click()
+    confirm(page, "resume")
+    expect(page.get_by_role("button", name="pause this run")).to_be_visible()
+    expect(page.get_by_role("button", name="resume this run")).to_have_count(0)
+    site.release()
+
+
 def test_a_queue_is_limited_paused_resumed_by_undo_and_purged(page: Page, site: Site) -> None:
     queue = new_name("mail")
     site.api("POST", "queues", {"queue": queue, "payloads": [{"to": "ada@example.com"}, {"to": "bob"}]})
@@ -136,6 +155,17 @@ def test_a_run_shows_its_times_on_one_axis_and_its_output_by_level(page: Page, s
     with page.expect_download() as saved:
         output.get_by_role("button", name="download").click()
     assert "nearly full" in saved.value.path().read_text()
+
+
+def test_an_artifact_of_a_run_is_downloaded(page: Page, site: Site) -> None:
+    name = manual(site, "filed")
+    site.api("POST", f"schedules/{name}/run", {})
+    go(page, f"/runs/{newest_run(site, name)}")
+    artifacts = page.get_by_label("Artifacts", exact=True)
+    expect(artifacts).to_contain_text("10 B · text/plain")
+    with page.expect_download() as saved:
+        artifacts.get_by_role("link", name="report.txt").click()
+    assert saved.value.path().read_text() == "forty rows"
 
 
 def test_a_remedy_shows_what_it_changes_before_it_does(page: Page, site: Site) -> None:

@@ -67,7 +67,7 @@ def test_an_edit_creates_a_revision_with_its_reason(page: Page, site: Site) -> N
     name = make(site, "edited")
     go(page, f"/schedules/{name}/edit")
     page.locator("input[name=every]").fill("2h")
-    expect(page.get_by_text("every 2h", exact=True)).to_be_visible()
+    expect(page.get_by_text("every 2 h", exact=True)).to_be_visible()
     page.locator("input[name=reason]").fill("half as often")
     page.get_by_role("button", name="save").click()
     expect(page.locator("h1")).to_have_text(name)
@@ -94,7 +94,7 @@ def test_a_group_is_paused_from_the_overview_and_a_banner_says_so(page: Page, si
     name = make(site, "grouped", group=group)
     go(page, "/overview")
     page.get_by_role("button", name="pause all").click()
-    page.locator("dialog").get_by_role("button", name="group", exact=True).click()
+    page.locator("dialog select[name=scope]").select_option("group")
     page.locator("dialog input[name=name]").fill(group)
     page.locator("dialog input[name=reason]").fill("wrong numbers")
     expect(page.locator("dialog code")).to_contain_text(f"pause --scope group --name {group}")
@@ -142,6 +142,7 @@ def test_a_running_run_is_shown_and_cancelled(page: Page, site: Site) -> None:
     expect(page.get_by_label("Running")).to_contain_text(name)
     go(page, f"/runs/{newest_run(site, name)}")
     expect(page.locator(".lead .badge")).to_contain_text("running")
+    expect(page.locator(".marks")).to_contain_text("started")
     page.get_by_role("button", name="cancel", exact=True).click()
     confirm(page, "cancel")
     expect(page.locator(".lead .badge")).to_contain_text("cancelled")
@@ -166,17 +167,6 @@ def test_a_parked_run_is_reset(page: Page, site: Site) -> None:
     page.get_by_role("button", name="reset", exact=True).click()
     confirm(page, "reset")
     expect(page.get_by_label("Attempts").locator("tbody tr")).to_have_count(2)
-
-
-def test_a_skipped_occurrence_shows_its_reason(page: Page, site: Site) -> None:
-    site.hold()
-    name = new_name("skipping")
-    site.api("POST", "schedules", {"name": name, "every": "1s", "call": "slow", "overlap": "skip"})
-    go(page, f"/runs?schedule={name}&state=skipped")
-    page.locator("tbody tr", has_text=name).first.locator("a").first.click()
-    expect(page.get_by_label("Why")).to_contain_text("overlap")
-    site.release()
-    site.api("POST", f"schedules/{name}/archive", {})
 
 
 def test_filters_are_part_of_the_address(page: Page, site: Site) -> None:

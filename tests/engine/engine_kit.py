@@ -59,7 +59,7 @@ def the_run(bench: Bench, name: str) -> Run:
 
 def attempts(bench: Bench, name: str) -> list[Attempt]:
     run = the_run(bench, name)
-    return list(bench.store.read(lambda tx: tx.get_attempts([run.id])).get(run.id, ()))
+    return list(bench.store.read(lambda tx: tx.get_run_rows(Attempt, [run.id])).get(run.id, ()))
 
 
 def start_run(bench: Bench, name: str, *, lease: LeaseTerms = HALF_MINUTE, **policies: Any) -> Run:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -57,7 +57,7 @@ def outcomes(bench: Bench) -> list[str]:
 def test_succeed_if_decides_instead_of_the_target() -> None:
     bench = live(Program({"rows": 3}, {"rows": 0}, succeed_if="result.rows > 0"), 20)
     assert outcomes(bench) == ["succeeded", "failed exhausted"]
-    assert bench.attempts("job")[-1].error == "succeed_if does not hold"
+    assert bench.attempts("job")[-1].error == "succeed_if does not hold: result.rows > 0"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,16 @@ def test_succeed_if_decides_instead_of_the_target() -> None:
     [("succeed", "succeeded"), ("fail", "failed exhausted"), ("quiet", "skipped quiet")],
 )
 def test_an_empty_answer_counts_as_the_schedule_says(empty: str, expected: str) -> None:
-    assert outcomes(live(Program([], empty=empty), 10)) == [expected]
+    bench = live(Program([], empty=empty), 10)
+    assert outcomes(bench) == [expected]
+    assert empty != "fail" or bench.attempts("job")[-1].error == "the answer is empty (empty: fail)"
+
+
+def test_exit_codes_are_numbers_or_text() -> None:
+    made = Bench().call(
+        "schedule create", name="x", every="1m", call="look", exit_codes={3: "quiet", "75": "later"}
+    )
+    assert made["schedule"]["exit_codes"] == {"3": "quiet", "75": "later"}
 
 
 def test_the_first_rule_that_holds_decides() -> None:
@@ -94,6 +103,19 @@ def test_a_watch_succeeds_only_when_the_value_has_changed() -> None:
     bench = live(Program(*versions, watch={"changed": "result.v"}), 70)
     assert outcomes(bench) == ["skipped quiet", "succeeded", "skipped quiet", "succeeded", "skipped quiet"]
     assert [run.dropped for run in bench.runs("job")] == [3, 0, 1, 0, 1]
+
+
+def test_watches_that_were_created_at_any_time_share_whole_seconds_and_none_looks_too_early() -> None:
+    bench = Bench()
+    bench.adopt(Program({"version": 1}, manual=True, every=None))
+    firsts = []
+    for number in range(40):
+        bench.advance(seconds=0.137)
+        fields = {"every": "10s", "call": "look", "watch": {"changed": "result.version"}}
+        created = bench.call("schedule create", name=f"watch-{number}", **fields)
+        firsts.append(datetime.fromisoformat(created["progress"]["next_at"]))
+        assert timedelta(seconds=10) <= firsts[-1] - bench.now < timedelta(seconds=11)
+    assert len(set(firsts)) <= 7, "about one for each second in which they were created"
 
 
 def test_a_quiet_stretch_is_one_row_however_long_it_is() -> None:

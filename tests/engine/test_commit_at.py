@@ -13,7 +13,7 @@ from timewright.core.policies.policies import LeaseTerms, Overlap
 from timewright.core.recurrence.triggers import After, Every, every
 from timewright.core.run.run import Run, RunState
 from timewright.engine.tick import TickLimits
-from timewright.errors import ClockBehind, StoreUnavailable
+from timewright.errors import ClockBehind, OutcomeUnknown, StoreUnavailable
 from timewright.ledger.replan import Actor, pause
 from timewright.ports import RunFilter, Store
 from timewright.stores.clock_guard import MAX_LEAD_S, CommitTimer
@@ -51,12 +51,12 @@ class LeadBench(Bench):
         super().__init__(store=store, clock=self.sleeper)
         untyped: Any = self.store
         self.lead_time: Callable[[int], timedelta] = untyped.lead_time
-        self.loop.lead_time = self.lead_time
+        self.loop.sleep_plan.lead_time = self.lead_time
         self.loop.settles_inline = False
 
     def finish_all(self) -> None:
         """End all work, without a lead time."""
-        self.loop.lead_time, self.loop.settles_inline = None, True
+        self.loop.sleep_plan.lead_time, self.loop.settles_inline = None, True
         self.advance(seconds=1)
 
     def move_near(self, ahead: timedelta = SHORTLY) -> None:
@@ -175,6 +175,24 @@ def test_an_error_during_the_wait_commits_nothing(bench: LeadBench) -> None:
     assert bench.runs("a") == []
     bench.finish_all()
     assert [run.state for run in bench.runs("a")] == [RunState.SUCCEEDED]
+
+
+def test_after_an_unknown_outcome_nothing_is_leased_before_its_instant(bench: LeadBench) -> None:
+    """Dense seed 85000173: the connection broke before the instant, and the tick leased as if at it."""
+    bench.schedule("a", every("1m"))
+    bench.schedule("b", every("1d"))
+    bench.call("schedule run", schedule="b", at=bench.now + timedelta(minutes=1))
+    bench.move_near()
+
+    def fail() -> None:
+        raise OutcomeUnknown("the connection broke")
+
+    bench.sleeper.meanwhile = fail
+    assert bench.loop.step() == 0.0, "the next tick reads the clock again"
+    assert bench.target.launched == []
+    bench.sleeper.meanwhile = lambda: None
+    bench.finish_all()
+    assert [run.state for run in runs_in(bench.store)] == [RunState.SUCCEEDED] * 2
 
 
 def test_the_lead_time_follows_recent_writes_up_to_a_limit() -> None:

@@ -158,8 +158,8 @@ def test_a_run_that_is_leased_again_waits_for_its_earlier_copy(bench: Bench, can
     bench.loop.step()
     bench.loop.step()
     assert (the_run(bench, "a").fence, len(bench.target.launched)) == (2, 1), "leased, but not started"
-    for _ in range(4):
-        bench.clock.advance(seconds=8)
+    for _ in range(32):
+        bench.clock.advance(seconds=1)
         bench.loop.renew_leases(now=bench.now)
         bench.loop.launcher.stop_expired()
         bench.loop.step()
@@ -168,6 +168,24 @@ def test_a_run_that_is_leased_again_waits_for_its_earlier_copy(bench: Bench, can
     bench.tick()
     assert [(a.outcome, a.fence) for a in attempts(bench, "a")] == [("lost", 1), ("succeeded", 2)]
     assert the_run(bench, "a").losses == 1
+
+
+def test_work_that_was_suspended_with_its_process_is_not_given_up_before_it_can_end(bench: Bench) -> None:
+    """Paused seed 712: the next attempt started beside work that was suspended while it stopped."""
+    bench.target.script("a", vanish(), succeed())
+    start_run(bench, "a")
+    (first,) = bench.target.under_way
+    bench.clock.advance(seconds=29.5)
+    bench.loop.launcher.stop_expired()
+    assert bench.loop.launcher.in_flight_runs()[0].stop_reason == "lease not renewed in time"
+    bench.clock.advance(minutes=2)
+    for _ in range(3):
+        bench.loop.launcher.stop_expired()
+        bench.loop.step()
+    assert (the_run(bench, "a").fence, len(bench.target.launched)) == (2, 1), "leased, but not started"
+    first.end(Succeeded())
+    bench.tick()
+    assert [(a.outcome, a.fence) for a in attempts(bench, "a")] == [("lost", 1), ("succeeded", 2)]
 
 
 def test_a_function_past_its_time_limit_stays_leased_until_it_returns(bench: Bench) -> None:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -44,6 +45,7 @@ from timewright.engine.waiting import EventWaker
 from timewright.errors import StoreUnavailable
 from timewright.ledger import admission_batch
 from timewright.ledger.lease import lease_ready
+from timewright.ports.rows import LeasedRuns
 from timewright.testing.bench import Bench
 from timewright.testing.targets import fail, hang, succeed
 
@@ -63,7 +65,7 @@ def test_the_loop_sleeps_at_most_a_minute_or_max_sleep(bench: Bench) -> None:
     assert bench.loop.step() == 60.0
     bench.schedule("a", every("7d"))
     assert bench.loop.step() == 60.0
-    bench.loop.max_sleep = 7 * SECOND
+    bench.loop.sleep_plan.max_sleep = 7 * SECOND
     assert bench.loop.step() == 7.0
 
 
@@ -134,7 +136,7 @@ def test_a_batch_of_results_is_settled_when_it_is_full_or_after_a_short_wait(
 ) -> None:
     settler: Any = bench.loop.settle_thread
     launcher: Any = bench.loop.launcher
-    launcher._results.extend([None] * results)
+    launcher.results._waiting.extend([None] * results)
     waited: list[float] = []
     woken: list[bool] = []
     stopping = threading.Event()
@@ -342,4 +344,23 @@ def test_an_unwritten_result_is_not_adopted_as_an_unknown_lease(
     assert faulty.loop.tick.adopt_unknown_leases(now=faulty.now) == []
     faulty.loop.step()
     assert the_run(faulty, "a").state is RunState.SUCCEEDED
-    assert faulty.loop.launcher.has_lease(run) is False
+    assert (run.id, run.fence) not in faulty.loop.launcher.known_leases()
+
+
+def test_a_run_that_is_settled_while_unknown_leases_are_read_is_not_started_again(
+    faulty: FaultyBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faulty.target.script("a", hang())
+    start_run(faulty, "a")
+    read = faulty.loop.tick.store.read
+
+    def read_then_settle(work: Callable[[Any], Any]) -> Any:
+        leased = read(lambda tx: tx.select_runs(LeasedRuns(holder=faulty.loop.tick.holder)))
+        faulty.target.under_way[0].end(Succeeded())
+        faulty.loop.settle_thread.settle_results()
+        return read(lambda tx: work(Mock(wraps=tx, select_runs=lambda _: leased)))
+
+    monkeypatch.setattr(faulty.loop.tick.store, "read", read_then_settle)
+    assert faulty.loop.tick.adopt_unknown_leases(now=faulty.now) == []
+    monkeypatch.undo()
+    assert the_run(faulty, "a").state is RunState.SUCCEEDED

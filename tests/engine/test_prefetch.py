@@ -227,9 +227,9 @@ def test_a_result_that_is_being_written_is_not_adopted_as_an_unknown_lease() -> 
     bench = ahead()
     bench.target.under_way[0].end(Succeeded())
     run = next(fact for fact in bench.facts if isinstance(fact, AttemptStarted))
-    answers = bench.loop.launcher.take_results()
+    answers = bench.loop.launcher.results.take()
     assert bench.loop.tick.adopt_unknown_leases(now=bench.now) == []
-    bench.loop.launcher.confirm_written(answers)
+    bench.loop.launcher.results.confirm(answers)
     assert [lease.run.id for lease in bench.loop.tick.adopt_unknown_leases(now=bench.now)] == [run.run_id]
 
 
@@ -312,7 +312,7 @@ def test_a_tick_that_checked_capacity_too_early_is_woken_again(monkeypatch: pyte
 
     monkeypatch.setattr(bench.store, "now", slow_clock)
     bench.loop.settle_thread.settle_results()
-    assert (len(bench.target.launched), bool(bench.loop.launcher.result_count)) == (3, False)
+    assert (len(bench.target.launched), bool(bench.loop.launcher.results)) == (3, False)
     assert waker.woken == 1
 
 

@@ -16,7 +16,7 @@ from timewright import Context, Scheduler
 from timewright.errors import InvalidInput, Stale
 from timewright.operations.views import RunDetail
 from timewright.ports.attempt_output import MAX_CHECKPOINT_BYTES, RunProgress
-from timewright.stores.queries.leases import SqlOutputQueries
+from timewright.stores.queries.run_rows import SqlRunRowQueries
 from timewright.testing.bench import Bench
 from timewright.wiring import new_registry
 
@@ -139,13 +139,13 @@ def test_progress_is_shown_while_the_run_runs_and_is_not_a_write_per_call(
     reporting: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[RunProgress] = []
-    put = SqlOutputQueries.put_run_progress
+    put = SqlRunRowQueries.put_run_rows
 
-    def counting(tx: SqlOutputQueries, rows: Sequence[RunProgress]) -> None:
-        written.extend(rows)
+    def counting(tx: SqlRunRowQueries, rows: Sequence[Any]) -> None:
+        written.extend(row for row in rows if isinstance(row, RunProgress))
         put(tx, rows)
 
-    monkeypatch.setattr(SqlOutputQueries, "put_run_progress", counting)
+    monkeypatch.setattr(SqlRunRowQueries, "put_run_rows", counting)
     run_id = reporting.schedules.run("job").run.id
 
     def last_page() -> RunDetail | None:

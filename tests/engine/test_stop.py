@@ -86,7 +86,7 @@ def test_work_that_ignores_a_stop_delays_it_only_up_to_the_limit() -> None:
     assert [a.outcome for a in attempts(bench, "a")] == ["released"]
     assert len(bench.loop.launcher) == 0
     deaf.end(Succeeded())
-    assert not bench.loop.launcher.result_count, "nobody listens any more"
+    assert not bench.loop.launcher.results, "nobody listens any more"
 
 
 def test_an_at_most_once_run_is_parked_at_stop_and_not_released() -> None:

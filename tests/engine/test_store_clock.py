@@ -12,6 +12,7 @@ from tests.conformance.conftest import postgres_url
 from timewright.core.facts import ClockStepped
 from timewright.engine.store_clock import CLOCK_STEP_THRESHOLD, StoreClock
 from timewright.ids import TimedIds
+from timewright.ledger.pauses import clock_pauses
 from timewright.stores.clock_guard import ClockGuard
 from timewright.testing.bench import Bench
 from timewright.testing.clock import ManualClock
@@ -62,15 +63,51 @@ def test_only_a_large_step_of_the_clock_is_reported() -> None:
 @pytest.fixture(params=("sqlite", "postgres"))
 def stores(request: pytest.FixtureRequest) -> Iterator[tuple[ManualClock, Any, Any]]:
     """A clock, and two stores of two processes that read it."""
-    place = request.getfixturevalue("file" if request.param == "sqlite" else "database")
     clock = ManualClock(NOON)
-    mine, theirs = open_store(place, clock=clock), open_store(place, clock=clock)
+    mine, theirs = open_again(request, clock), open_again(request, clock)
     for store in (mine, theirs):
         store.write(lambda tx: tx.put_meta("seen", "1"))
         store.now()
     yield clock, mine, theirs
     mine.close()
     theirs.close()
+
+
+def open_again(request: pytest.FixtureRequest, clock: ManualClock) -> Any:
+    """The store of one more process."""
+    is_file = "sqlite" in request.node.callspec.id
+    return open_store(request.getfixturevalue("file" if is_file else "database"), clock=clock)
+
+
+@pytest.mark.parametrize("step", ["+2d", "-2d", "+40d", "2999-01-01T00:00:00Z"])
+def test_a_process_that_starts_while_another_doubts_the_clock_doubts_it_too(
+    stores: tuple[ManualClock, Any, Any], step: str, request: pytest.FixtureRequest
+) -> None:
+    clock, mine, _ = stores
+    right = clock.now()
+    clock.step(step)
+    StoreClock(mine, clock, ids=TimedIds()).read()
+
+    started = open_again(request, clock)
+    StoreClock(started, clock, ids=TimedIds()).read()
+
+    assert started.now() - right < timedelta(minutes=1)
+    assert started.read(clock_pauses), "a new process does not end the pause"
+    started.close()
+
+
+@pytest.mark.parametrize(("days", "is_used"), [(89, True), (91, False)])
+def test_a_process_that_starts_takes_up_to_90_days_for_downtime(
+    stores: tuple[ManualClock, Any, Any], days: int, is_used: bool, request: pytest.FixtureRequest
+) -> None:
+    clock, _, _ = stores
+    later = ManualClock(clock.now() + timedelta(days=days))
+
+    started = open_again(request, later)
+
+    assert (started.now() == later.now()) is is_used
+    assert (started.clock_doubt is None) is is_used
+    started.close()
 
 
 @pytest.mark.parametrize("step", ["+2d", "-2d", "+40d", "-40d", "2999-01-01T00:00:00Z"])

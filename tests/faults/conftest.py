@@ -14,4 +14,5 @@ __all__ = ["postgres_url"]
 
 @pytest.fixture
 def environment(tmp_path: Path, request: pytest.FixtureRequest) -> FaultEnvironment:
-    return FaultEnvironment(tmp_path, lambda: str(request.getfixturevalue("postgres_url")))
+    """Faults are held for two seconds here, and for eight by `python3 dev.py faults`."""
+    return FaultEnvironment(tmp_path, lambda: str(request.getfixturevalue("postgres_url")), held_s=2.0)

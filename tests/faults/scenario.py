@@ -18,10 +18,11 @@ class CannotRun(Exception):
 
 
 class FaultEnvironment:
-    """The environment of a scenario: a folder, and a PostgreSQL server that is started on demand."""
+    """A folder, a PostgreSQL server that is started on demand, and how long a fault is held."""
 
-    def __init__(self, folder: Path, server: Callable[[], str]) -> None:
+    def __init__(self, folder: Path, server: Callable[[], str], *, held_s: float = 8.0) -> None:
         self.folder = folder
+        self.held_s = held_s
         self._server = server
 
     @contextmanager

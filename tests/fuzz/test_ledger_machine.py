@@ -50,7 +50,7 @@ class ExtendedLedgerMachine(LedgerMachine):
     def renew(self, data: st.DataObject) -> None:
         run = data.draw(st.sampled_from(self.leased[:-4:-1] + self.leased), label="lease")
         before, until = self.bench.run(run), self.bench.now + 10 * MINUTE
-        kept, lost = renew_leases(self.bench.store, [Renewal(run.id, run.fence, until)], now=self.bench.now)
+        kept, lost = renew_leases(self.bench.store, [Renewal(run.id, run.fence, until)])
         holds = before.state is RunState.LEASED and before.fence == run.fence
         assert (len(kept), len(lost)) == ((1, 0) if holds else (0, 1))
         assert self.bench.run(run).fence == before.fence

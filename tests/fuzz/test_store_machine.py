@@ -21,8 +21,9 @@ from tests.conformance.conftest import TABLES
 from tests.conformance.support.builders import NOON, ended, grant, make_run, new_id
 from tests.conformance.support.databases import Database, open_store
 from timewright.core.moments import HOUR, MINUTE
-from timewright.core.run.run import TERMINAL_STATES, Run, RunState
+from timewright.core.run.run import TERMINAL_STATES, Attempt, Run, RunState
 from timewright.ports import PruneRequest, Renewal, RunChange, Store, Transaction
+from timewright.ports.rows import LeasedRuns
 from timewright.testing.clock import ManualClock
 
 LIMIT_KEY = "limit:default/api"
@@ -99,7 +100,7 @@ class StoreMachine(RuleBasedStateMachine):
         run = data.draw(st.sampled_from(self.seen))
         until = self.now + minutes * MINUTE
         renewal = Renewal(run.id, run.fence, until)
-        kept = self.write(lambda tx: tx.renew_leases([renewal], now=self.now))
+        kept = self.write(lambda tx: tx.renew_leases([renewal]))
         holds = self.holds(run)
         assert [(one.run_id, one.fence) for one in kept] == ([(run.id, run.fence)] if holds else [])
         if holds:
@@ -155,9 +156,9 @@ class StoreMachine(RuleBasedStateMachine):
         def look(tx: Transaction) -> tuple[Any, ...]:
             return (
                 tx.get_runs(self.known),
-                {run.id for run in tx.leased_runs()},
+                {run.id for run in tx.select_runs(LeasedRuns())},
                 tx.get_limits([LIMIT_KEY])[LIMIT_KEY].held,
-                {run_id: len(rows) for run_id, rows in tx.get_attempts(self.known).items() if rows},
+                {run_id: len(rows) for run_id, rows in tx.get_run_rows(Attempt, self.known).items() if rows},
             )
 
         runs, leased, held, attempts = self.store.read(look)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import psycopg
 import pytest
 import sqlalchemy
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, sessionmaker
 
 from tests.project import DOCS, GUIDE_BLOCK
 from timewright import AsyncScheduler, Scheduler
@@ -241,6 +241,22 @@ def test_a_connection_without_a_transaction_is_refused(app: Scheduler, url: str)
             pass
         with connection.transaction(), app.inside(connection) as tx:
             tx.schedules.run("ship")
+
+
+def test_a_failed_transaction_is_refused(app: Scheduler, url: str) -> None:
+    with psycopg.connect(url) as connection:
+        with suppress(psycopg.errors.UndefinedColumn):
+            connection.execute("SELECT nothing")
+        with pytest.raises(NotAllowed, match="has failed"), app.inside(connection):
+            pass
+
+
+def test_an_engine_is_refused_with_how_to_take_a_connection(app: Scheduler, url: str) -> None:
+    engine = sqlalchemy.create_engine(alchemy(url))
+    for source in (engine, sessionmaker(engine)):
+        with pytest.raises(NotAllowed, match="is not a connection") as refused, app.inside(source):
+            pass
+        assert "engine.begin()" in str(refused.value.fix)
 
 
 def test_a_connection_to_another_database_is_refused(app: Scheduler, server: str) -> None:

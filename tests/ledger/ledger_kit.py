@@ -142,7 +142,7 @@ class LedgerHarness:
         return self.store.read(lambda tx: tx.get_runs([run.id]))[run.id]
 
     def attempts(self, run: Run) -> list[Attempt]:
-        return list(self.store.read(lambda tx: tx.get_attempts([run.id])).get(run.id, ()))
+        return list(self.store.read(lambda tx: tx.get_run_rows(Attempt, [run.id])).get(run.id, ()))
 
     def runs(self, schedule: Schedule) -> list[Run]:
         """Every row of a schedule, in the order of their planned instants."""

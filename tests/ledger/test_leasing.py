@@ -24,12 +24,13 @@ from timewright.ledger.lease import lease_ready, plan_queue, renew_leases
 from timewright.ledger.queues.limits import set_limit
 from timewright.ledger.queues.policies import set_queue_policy
 from timewright.ports import Renewal, StoredObject
+from timewright.ports.rows import LeasedRuns, QueuedRuns
 
 
 def ceiling(
     bench: LedgerHarness, most: int, *, queue: str = "mail", namespace: str = "default", **rest: Any
 ) -> None:
-    policy = QueuePolicy(max_concurrent=most, **rest)
+    policy = QueuePolicy(max_running=most, **rest)
     set_queue_policy(bench.store, namespace=namespace, queue=queue, policy=policy, by=ADA, now=bench.now)
 
 
@@ -160,7 +161,7 @@ def test_racing_instances_never_exceed_a_limit(
         answers = all_at_once([partial(one.lease, 4, handoff=True) for one in workers])
         leased = [run for answer in answers for run in answer]
         assert len({run.id for run in leased}) == len(leased)
-        live = bench.store.read(lambda tx: tx.leased_runs())
+        live = bench.store.read(lambda tx: tx.select_runs(LeasedRuns()))
         assert len(live) == len(leased) == 5, round_
         bench.settle(*leased)
 
@@ -252,7 +253,7 @@ def test_a_plan_writes_nothing_and_names_waiting_runs_with_reasons(bench: Ledger
     bench.enqueue("first", "second")
     bench.enqueue("later", not_before=at(30))
     (lost,) = bench.lease(handoff=True)
-    before = bench.store.read(lambda tx: tx.queue_runs("default", "mail", limit=10))
+    before = bench.store.read(lambda tx: tx.select_runs(QueuedRuns("default", "mail", limit=10)))
     plan, policy = plan_queue(bench.store, namespace="default", queue="mail", now=bench.now)
     assert policy == QueuePolicy()
     assert plan.leases == ()
@@ -265,7 +266,7 @@ def test_a_plan_writes_nothing_and_names_waiting_runs_with_reasons(bench: Ledger
     plan, _ = plan_queue(bench.store, namespace="default", queue="mail", now=bench.now)
     assert [run.payload for run in plan.leases] == ["second"], "a lease that is over frees its place"
     assert [w.reason for w in plan.waiting if w.run_id == lost.id] == [WaitReason.LEASED]
-    assert bench.store.read(lambda tx: tx.queue_runs("default", "mail", limit=10)) == before
+    assert bench.store.read(lambda tx: tx.select_runs(QueuedRuns("default", "mail", limit=10))) == before
 
 
 def test_a_renewed_lease_lasts_and_a_lost_one_is_said_to_be_lost(bench: LedgerHarness) -> None:
@@ -273,22 +274,20 @@ def test_a_renewed_lease_lasts_and_a_lost_one_is_said_to_be_lost(bench: LedgerHa
     (run,) = bench.lease(handoff=True)
     bench.clock.advance(200 * SECOND)
     longer = Renewal(run.id, run.fence, bench.now + 300 * SECOND)
-    (kept,), lost = renew_leases(bench.store, [longer], now=bench.now)
+    (kept,), lost = renew_leases(bench.store, [longer])
     assert (kept.run_id, lost) == (run.id, [])
     bench.clock.advance(200 * SECOND)
     assert bench.reclaim().ended == ()
     bench.clock.advance(200 * SECOND)
     bench.reclaim()
-    kept_none, gone = renew_leases(bench.store, [longer], now=bench.now)
+    kept_none, gone = renew_leases(bench.store, [longer])
     assert (kept_none, gone) == ([], [longer])
 
 
 def test_a_policy_that_cannot_be_read_leases_nothing_of_its_queue_and_stops_no_other(
     bench: LedgerHarness,
 ) -> None:
-    torn = StoredObject(
-        kind="queue", namespace="default", name="mail", body=b'{"max_concurrent": -4}', at=at(0)
-    )
+    torn = StoredObject(kind="queue", namespace="default", name="mail", body=b'{"max_running": -4}', at=at(0))
     bench.store.write(lambda tx: tx.put_objects([torn]))
     bench.enqueue("letter")
     bench.enqueue("report", queue="reports")

@@ -18,6 +18,7 @@ from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import InvalidInput, NotAllowed
 from timewright.ledger.manual_runs import move_next, skip_next
 from timewright.ledger.replan import archive
+from timewright.ports.rows import LeasedRuns
 
 
 def test_a_manual_run_is_ready_at_once_and_names_its_creator(bench: LedgerHarness) -> None:
@@ -69,7 +70,7 @@ def test_a_forced_run_ignores_overlap_and_blocks_no_other_run(bench: LedgerHarne
     bench.run_now(job, force=True)
     (forced,) = bench.lease()
     assert forced.exclusive is False
-    bench.settle(*bench.store.read(lambda tx: tx.leased_runs(holder="worker"))[:1])
+    bench.settle(*bench.store.read(lambda tx: tx.select_runs(LeasedRuns(holder="worker")))[:1])
     bench.move_to(2)
     bench.admit()
     assert bench.outcomes_of(job)[-1] == (2, "ready")

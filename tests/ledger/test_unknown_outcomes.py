@@ -17,6 +17,7 @@ from timewright.ledger.admission_batch import LocalCapacity
 from timewright.ledger.manual_runs import enqueue
 from timewright.ledger.queues.policies import set_queue_policy
 from timewright.ports import Store, Transaction
+from timewright.ports.rows import QueuedRuns
 
 T = TypeVar("T")
 
@@ -57,7 +58,7 @@ def test_a_lease_with_unknown_outcome_is_found_by_its_id(
     unsure: tuple[LedgerHarness, LossyStore], applied: bool
 ) -> None:
     bench, store = unsure
-    policy = QueuePolicy(max_concurrent=2)
+    policy = QueuePolicy(max_running=2)
     set_queue_policy(store, namespace="default", queue="mail", policy=policy, by=ADA, now=bench.now)
     bench.enqueue(1, 2, 3)
     store.break_next(applied)
@@ -137,7 +138,7 @@ def test_entries_are_put_into_a_queue_once(unsure: tuple[LedgerHarness, LossySto
     made = enqueue(
         store, namespace="default", queue="mail", payloads=[1, 2], ids=bench.ids, by=ADA, now=bench.now
     )
-    kept = bench.store.read(lambda tx: tx.queue_runs("default", "mail", limit=9))
+    kept = bench.store.read(lambda tx: tx.select_runs(QueuedRuns("default", "mail", limit=9)))
     assert kept == list(made.runs)
 
 
@@ -183,5 +184,5 @@ def test_entries_whose_commit_arrives_late_are_inserted_once(
     made = enqueue(
         Late(store), namespace="default", queue="mail", payloads=[1, 2], ids=bench.ids, by=ADA, now=bench.now
     )
-    waiting = store.read(lambda tx: tx.queue_runs("default", "mail", limit=10))
+    waiting = store.read(lambda tx: tx.select_runs(QueuedRuns("default", "mail", limit=10)))
     assert waiting == list(made.runs)

@@ -125,7 +125,7 @@ def fill_with_samples(*, store: Store | None = None, clock: ManualClock | None =
     harness.ask("budget set", budget="inference", unit="tokens", limit=1_000_000)
     harness.ask("budget set", budget="old-trial", unit="requests", limit=100, period="month")
     harness.ask("provider close", provider="mail-api", until=(NOON + 10 * MINUTE).isoformat())
-    harness.ask("queue policy set", queue="mail", max_concurrent=2)
+    harness.ask("queue policy set", queue="mail", max_running=2)
     harness.ask("key create", key="grafana-old", role="viewer")
     harness.ask("secret set", secret="old-token", value=OLD_TOKEN)
     harness.ask("namespace create", name="team-a", schedules=20)

@@ -54,7 +54,7 @@ def test_one_revision_is_replaced_once(shared_harness: OperationsHarness) -> Non
 
 
 def test_a_concurrency_limit_holds_for_concurrent_leases(shared_harness: OperationsHarness) -> None:
-    shared_harness.ask("queue policy set", queue="mail", max_concurrent=2)
+    shared_harness.ask("queue policy set", queue="mail", max_running=2)
     shared_harness.ask("queue add", queue="mail", payloads=list(range(20)))
     answers = at_once(shared_harness, "queue lease", queue="mail", limit=5)
     assert sum(len(answer["leases"]) for answer in answers) <= 2

@@ -161,7 +161,7 @@ def test_the_trigger_rate_is_limited_and_recovers(harness: OperationsHarness) ->
 
 def test_lease_operations_do_not_count_as_triggers(harness: OperationsHarness) -> None:
     context = remote(harness, triggers_per_minute=1)
-    operations["queue policy set"](context, {"queue": "mail", "max_concurrent": 10})
+    operations["queue policy set"](context, {"queue": "mail", "max_running": 10})
     operations["queue add"](context, {"queue": "mail", "payloads": list(range(5))})
     for _ in range(5):
         (lease,) = operations["queue lease"](context, {"queue": "mail"})["leases"]

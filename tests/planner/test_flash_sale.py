@@ -100,5 +100,20 @@ def test_the_planner_sees_the_sale_sooner_and_the_end_of_any_outage_never_later(
     assert set(alone.looks) <= set(planned.looks)
 
 
+@pytest.mark.parametrize("every", [5, 15])
+def test_a_critical_phase_of_an_hour_and_a_half_does_not_double_the_runs(
+    every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    depths = ((0, 20), (103, 20), (145, 600), (196.4, 640), (224.4, 30), (480, 20))
+    monkeypatch.setitem(globals(), "DEPTHS", depths)
+    monkeypatch.setitem(globals(), "OUTAGE_FROM", BEGAN + 184.4 * MINUTE)
+    monkeypatch.setitem(globals(), "OUTAGE_TO", BEGAN + 196.4 * MINUTE)
+    live_uncached = live.__wrapped__
+    alone = live_uncached(every, 2 * every, passes_from=None)
+    planned = live_uncached(every, 2 * every, passes_from=timedelta(seconds=137))
+    assert len(planned.looks) <= 2 * len(alone.looks)
+    assert planned.critical_gap * 5 <= alone.critical_gap
+
+
 def _seen_after(sale: Sale, end: datetime) -> float:
     return (next(at for at in sale.looks if at >= end) - end) / MINUTE

@@ -48,8 +48,8 @@ def test_a_growing_queue_runs_four_times_before_its_threshold() -> None:
     )
 
 
-def test_a_queue_past_its_threshold_runs_eight_times_as_often() -> None:
-    assert tool_call(advise(*depths(100, 300, 520))) == ("propose_interval", 225.0)
+def test_a_queue_past_its_threshold_runs_six_times_as_often() -> None:
+    assert tool_call(advise(*depths(100, 300, 520))) == ("propose_interval", 300.0)
 
 
 def test_a_queue_that_drains_past_its_threshold_needs_less_attention() -> None:
@@ -79,11 +79,11 @@ def test_nothing_is_news_before_the_next_answer() -> None:
 @pytest.mark.parametrize(
     ("body", "wanted"),
     [
-        ({"status": "critical"}, ("propose_interval", 225.0)),
+        ({"status": "critical"}, ("propose_interval", 300.0)),
         ({"status": "Degraded"}, ("propose_interval", 450.0)),
-        ({"error_rate_pct": 7.5}, ("propose_interval", 225.0)),
+        ({"error_rate_pct": 7.5}, ("propose_interval", 300.0)),
         ({"error_rate_pct": 2}, ("propose_interval", 450.0)),
-        ({"metrics": {"current_value": 600, "critical_threshold": 500}}, ("propose_interval", 225.0)),
+        ({"metrics": {"current_value": 600, "critical_threshold": 500}}, ("propose_interval", 300.0)),
         ({"dependency_status": "down"}, ("pause_until", "2026-03-10T12:30:00Z")),
         ({"maintenance_until": "2026-03-10T12:20:00Z"}, ("pause_until", "2026-03-10T12:20:00Z")),
         ({"maintenance_until": "2027-01-01T00:00:00Z"}, ("pause_until", "2026-03-10T13:00:00Z")),
@@ -169,7 +169,7 @@ def test_a_sibling_that_became_ready_calls_for_one_run_now() -> None:
 
 def test_a_nearly_equal_hint_is_not_repeated() -> None:
     assert advise(*depths(100, 200, 300, 400), hinted_interval=8 * MINUTE).tool_calls == ()
-    assert advise({"status": "critical"}, hinted_interval=225 * SECOND).tool_calls == ()
+    assert advise({"status": "critical"}, hinted_interval=300 * SECOND).tool_calls == ()
 
 
 def test_a_torn_answer_is_read_as_far_as_its_fields_are_whole() -> None:

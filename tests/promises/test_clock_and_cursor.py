@@ -43,7 +43,7 @@ class DecidingAhead(Bench):
 
     def __init__(self, clock: ManualClock | None = None) -> None:
         super().__init__(clock=clock, capacity=1)
-        self.loop.lead_time = cast("SqliteStore", self.store).lead_time
+        self.loop.sleep_plan.lead_time = cast("SqliteStore", self.store).lead_time
 
     def pass_instant(self, instant: datetime) -> None:
         """Tick until the clock shows the instant, as the loop does."""
@@ -106,6 +106,21 @@ class TestNothingIsAdmittedEarly:
         assert bench.store.now() < at("12:01:00")
         assert bench.planned() == []
 
+    def test_the_loop_does_not_spin_while_the_store_clock_is_frozen_before_an_instant(self) -> None:
+        """Dense seed 71000013; a step back that is too small to be reported freezes the clock too."""
+        bench = DecidingAhead()
+        bench.schedule_minutely(PREPARED)
+        bench.approach(at("12:01:00"), ahead=timedelta(microseconds=1))
+        freeze_store_clock(bench, by="-1s")
+
+        steps = 0
+        while bench.planned() == []:
+            bench.clock.advance(seconds=max(bench.loop.step(), 1e-6))
+            steps += 1
+            assert steps < 100
+
+        assert bench.store.now() >= at("12:01:00")
+
     @pytest.mark.parametrize("path", PATHS)
     def test_an_admission_decided_ahead_is_committed_at_its_instant_by_a_right_clock(self, path: str) -> None:
         bench = DecidingAhead()
@@ -141,10 +156,10 @@ class TestALeaseIsNoLongerThanItsLength:
         assert max(leased) <= bench.store.now()
 
 
-def freeze_store_clock(bench: Bench) -> None:
+def freeze_store_clock(bench: Bench, *, by: str = "-10m") -> None:
     """Set the host's clock back: the store's stands still until the host's has caught up."""
     shown = bench.store.now()
-    bench.clock.step("-10m")
+    bench.clock.step(by)
     assert bench.store.now() == shown
 
 

@@ -33,7 +33,7 @@ def fail_once(bench: Bench) -> Any:
 
 def test_the_defaults_are_cautious(bench: Bench) -> None:
     policy = bench.call("queue show", queue="mail")["policy"]
-    assert (policy["max_concurrent"], policy["max_attempts"], policy["lease"]) == (1, 3, "5m")
+    assert (policy["max_running"], policy["max_attempts"], policy["lease"]) == (1, 3, "5m")
     assert policy["backoff"]["kind"] == "exponential"
     assert (policy["backoff"]["base"], policy["backoff"]["cap"]) == ("1s", "1m")
     assert policy["backoff"]["jitter"] == 0

@@ -234,8 +234,8 @@ PARSERS: dict[str, Text | Data] = {
     "interfaces.cli.options:read_field": Text(("team=finance", '{"team": "a"}'), option("pairs")),
     "ledger.queues.policies:parse_policy_file": Text(
         (
-            '{"mail": {"max_concurrent": 5}, "reports": {"max_attempts": 1}}',
-            '{"mail": {"max_concurrent": "x"}}',
+            '{"mail": {"max_running": 5}, "reports": {"max_attempts": 1}}',
+            '{"mail": {"max_running": "x"}}',
         ),
         lambda read: lambda text: read(text, path="queues.json").check(),
         shapes=(with_duplicate_key,),
@@ -478,7 +478,7 @@ EXEMPT = {
     "access.credentials:read_sessions": "rows of the store",
     "core.policies.limits:decode_limit": "rows of the store",
     "core.alerts.channels:expand_sender": "calls parse_sender once",
-    "core.imports.celery:read_expression": "a syntax tree that `ast` made of a bounded file",
+    "core.imports.celery_entries:read_expression": "a syntax tree that `ast` made of a bounded file",
     "interfaces.cli.data_input:read_texts": "reads bounded files",
     "interfaces.cli.options:read_schedules": "reads a bounded file with read_data",
     "wiring.offer:read_own_identity": "/proc",
@@ -535,6 +535,7 @@ LIBRARY_PARSER_MODULES = {
     "core.imports.celery": "a bounded file",
     "core.input.strict_json": "read_json",
     "core.input.strict_yaml": "read_yaml",
+    "interfaces.cli.output.errors": "arguments that we wrote",
     "interfaces.cli.process.server_file": "a private file that we wrote",
     "interfaces.cli.settings": "the operator's settings, at most 64 KiB",
     "interfaces.cli.api_client": "answers of our own server",

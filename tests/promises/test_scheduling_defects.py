@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from tests.promises.schedule_outcomes import alarms, at, minutes, outcomes, skip
 from timewright.core.facts import RunAdmitted, RunSkipped
 from timewright.core.run.run import RunState
 from timewright.core.run.schedule_end import settle_schedule
+from timewright.stores.sqlite.store import SqliteStore
 from timewright.testing.bench import Bench
 from timewright.testing.targets import fail, succeed
 
@@ -453,6 +454,20 @@ class TestWhatTheModelFound:
 
         assert alarms(bench) == []
 
+    def test_the_end_of_a_run_keeps_what_the_clamp_moved_although_a_later_instant_is_requested(self) -> None:
+        """Dense seed 85000346: 12:05:30 had no row, because the next time was decided again without it."""
+        bench = Bench()
+        trigger = {"every": "5m", "anchor": at("12:00:30").isoformat()}
+        policies: dict[str, Any] = {"adaptive": True, "clamp": {"min": "5m"}}
+        bench.call("schedule create", name="j", call="x", trigger=trigger, **policies)
+        bench.target.script("j", succeed(after="1m"))
+        bench.call("hint once", schedule="j", at=at("12:40:00"), ttl="60m")
+        bench.advance("20m")
+
+        displaced = [planned for planned, outcome in outcomes(bench) if outcome == "clamped"]
+        assert displaced[:3] == [at("12:00:30"), at("12:05:30"), at("12:10:30")]
+        assert alarms(bench) == []
+
     def test_a_failure_leaves_no_instant_out_that_came_due_since_a_hint_expired(self) -> None:
         bench = Bench()
         policies: dict[str, Any] = {"overlap": "queue", "adaptive": True}
@@ -496,6 +511,35 @@ class TestWhatTheModelFound:
         bench.advance("7m")
 
         assert outcomes(bench) == [*all_of(minutes(1, 5), "paused"), *all_of(minutes(6, 7), "succeeded")]
+
+    def test_clearing_hints_leaves_out_nothing_of_a_catch_up_after_a_pause(self) -> None:
+        """Dense seed 85000163: the pause was over, but not all that came due in it and since was decided."""
+        bench = Bench()
+        policies: dict[str, Any] = {"adaptive": True, "catch_up": "all", "catch_up_limit": 1}
+        bench.call("schedule create", name="j", call="x", every="1m", **policies)
+        bench.target.script("j", succeed(after="10s"))
+        bench.call("schedule pause", schedule="j", until=at("12:05:30"))
+        bench.clock.advance("12m30s")
+        bench.advance("1s")
+        assert bench.progress("j").state == "paused"
+
+        bench.call("hint clear", schedule="j")
+        bench.advance("5m")
+
+        assert [planned for planned, _ in outcomes(bench)][:12] == minutes(1, 12)
+        assert alarms(bench) == []
+
+    def test_clearing_a_hinted_pause_ends_a_pause_by_hand_that_is_over(self) -> None:
+        bench = Bench()
+        bench.call("schedule create", name="j", call="x", every="1m", adaptive=True)
+        bench.call("schedule pause", schedule="j", until=at("12:03:30"))
+        bench.call("hint pause", schedule="j", until=at("12:20:00"))
+        bench.advance("5m30s")
+        bench.call("hint clear", schedule="j")
+        bench.advance("2m")
+
+        assert outcomes(bench) == [*all_of(minutes(1, 5), "paused"), *all_of(minutes(6, 7), "succeeded")]
+        assert alarms(bench) == []
 
 
 class TestAHintDuringAPause:
@@ -572,9 +616,126 @@ class TestJitterToBothSides:
         planned = [run.planned_at for run in bench.runs("j")]
         assert {(b - a).total_seconds() for a, b in pairwise(planned)} == {10}
 
+    @pytest.mark.parametrize("left_out", [False, True], ids=["whole", "one row removed"])
+    def test_an_edit_follows_what_was_admitted_before_its_instant(self, left_out: bool) -> None:
+        """Dense seed 71000053: the new trigger's 12:10 lies before an instant that was admitted at 12:08."""
+        bench = Bench()
+        jitter = {"jitter": "3m", "jitter_side": "both", "overlap": "allow"}
+        bench.call("schedule create", name="j", note="x", every="45s", align="now", **jitter)
+        bench.advance("8m")
+        bench.call("schedule update", schedule="j", cron="*/10 * * * *")
+        bench.advance("42m")
+
+        after = [run.planned_at for run in bench.runs("j") if run.planned_at > at("12:11:00")]
+        assert after == [at("12:20:00"), at("12:30:00"), at("12:40:00"), at("12:50:00")]
+        if left_out:
+            removed = next(run.id for run in bench.runs("j") if run.planned_at == at("12:20:00"))
+            cast("SqliteStore", bench.store)._writer.connection.execute(
+                "DELETE FROM runs WHERE id = ?", (removed,)
+            )
+        assert any("12:20" in alarm for alarm in alarms(bench)) is left_out
+        assert left_out or alarms(bench) == []
+
+
+class TestAManualScheduleThatGetsATrigger:
+    """§3.2: a trigger plans from the edit on, also if the edit is made during a pause."""
+
+    @pytest.mark.parametrize("pause", ["schedule pause", "hint pause"])
+    def test_nothing_before_the_edit_is_an_occurrence(self, pause: str) -> None:
+        """Dense seed 81000034: every instant since the creation was caught up."""
+        bench = Bench()
+        bench.call("schedule create", name="j", note="x", manual=True, adaptive=True, catch_up="all")
+        bench.advance("10m")
+        bench.call(pause, schedule="j", until=at("12:35:00"))
+        bench.advance("10m")
+        bench.call("schedule update", schedule="j", every="5m")
+        bench.advance("11m")
+        if pause == "schedule pause":
+            bench.call("schedule resume", schedule="j")
+        bench.advance("10m")
+
+        expected = ["12:25:00", "12:30:00", "12:35:00", "12:40:00"]
+        assert [run.planned_at for run in bench.runs("j")] == [at(clock) for clock in expected]
+        assert alarms(bench) == []
+
+
+class TestASuccessByHandInAStreak:
+    """§3.6: a run by hand keeps the next time, also where it ends a streak of failures."""
+
+    def recovered_by_hand(self) -> Bench:
+        """A schedule whose run of 12:03 failed, and whose run by hand at 12:05:10 succeeded."""
+        bench = Bench()
+        ladder = {"ladder": ["60s", "10m"]}
+        bench.call("schedule create", name="j", call="x", cron="*/3 * * * *", cadence=ladder, overlap="allow")
+        bench.target.script("j", fail(after="2m1s"), succeed())
+        bench.advance("5m10s")
+        bench.call("schedule run", schedule="j")
+        bench.advance("1s")
+        return bench
+
+    @pytest.mark.parametrize("late", ["0s", "20s"])
+    def test_the_instant_that_the_cadence_decided_has_a_row(self, late: str) -> None:
+        """Dense seed 5000: 12:06:01 was shown as the next time, and never came."""
+        bench = self.recovered_by_hand()
+        assert (bench.progress("j").failures, bench.progress("j").next_at) == (0, at("12:06:01"))
+        assert previewed(bench)[:2] == [at("12:06:01"), at("12:09:00")]
+
+        bench.clock.advance("50s")
+        bench.clock.advance(late)
+        bench.advance("3m30s")
+
+        planned = [run.planned_at for run in bench.runs("j") if run.source != "manual"]
+        assert planned == [at("12:03:00"), at("12:06:01"), at("12:09:00")]
+        assert alarms(bench) == []
+
+    def test_an_instant_that_is_given_up_with_its_schedule_is_no_alarm(self) -> None:
+        """Dense seed 81000034: archived before the instant that the cadence had decided."""
+        bench = self.recovered_by_hand()
+        bench.call("schedule archive", schedule="j")
+        bench.advance("5m")
+        assert alarms(bench) == []
+
+
+class TestACadenceAfterALongRun:
+    """§3.6: a ladder waits from the end of the run, which may be after the next interval from its start."""
+
+    @pytest.mark.parametrize("moved", [0, 1])
+    def test_the_step_counts_from_the_end(self, moved: int) -> None:
+        """Dense seed 82000027, a false alarm of I2; an instant that is 1 µs off is still found."""
+        bench = Bench()
+        terms = {"cadence": {"ladder": ["60s", "10m"]}, "align": "now"}
+        bench.call("schedule create", name="j", call="x", every="5m", **terms)
+        bench.target.script("j", fail(after="9m7s"), succeed())
+        bench.advance("16m")
+
+        last = bench.runs("j")[-1]
+        assert (last.planned_at, str(last.state)) == (at("12:15:07"), "succeeded")
+        cast("SqliteStore", bench.store)._writer.connection.execute(
+            "UPDATE runs SET planned_at = planned_at + ? WHERE id = ?", (moved, last.id)
+        )
+        assert any("I2" in alarm for alarm in alarms(bench)) is bool(moved)
+
 
 class TestAHintOverABacklog:
     """Ruling 1: what came due before an interval hint is the trigger's, however long it is caught up."""
+
+    @pytest.mark.parametrize("limit", [1, 4, 100])
+    @pytest.mark.parametrize("ttl", ["5s", "45m"])
+    def test_a_one_shot_hint_in_the_backlog_loses_nothing(self, ttl: str, limit: int) -> None:
+        """Dense seed 82000009: after the requested instant the trigger's were passed over, or it was."""
+        bench = Bench()
+        policies: dict[str, Any] = {"catch_up": "all", "catch_up_limit": limit, "adaptive": True}
+        bench.call("schedule create", name="j", note="x", every="2m", **policies)
+        bench.call("hint once", schedule="j", at=at("12:09:23"), ttl="60m")
+
+        bench.clock.advance("13m")
+        bench.call("hint interval", schedule="j", interval="2m", ttl=ttl)
+        bench.clock.advance("10s")
+        bench.advance("30s")
+
+        due = sorted([*minutes(2, 12, step=2), at("12:09:23")])
+        assert [run.planned_at for run in bench.runs("j")] == due
+        assert alarms(bench) == []
 
     @pytest.mark.parametrize("clamp", [{}, {"max": "1h"}, {"min": "90s"}], ids=str)
     def test_a_hint_during_a_catch_up_leaves_no_missed_instant_out(self, clamp: dict[str, str]) -> None:
@@ -588,4 +749,124 @@ class TestAHintOverABacklog:
 
         covered = [run.planned_at for run in bench.runs("j")]
         assert set(minutes(1, 5)) <= set(covered) if not clamp.get("min") else len(covered) > 3
+        assert alarms(bench) == []
+
+
+class TestASkipUnderAClampThatCountsFromTheLastStart:
+    """§3.5: with `align: now` the trigger has no grid whose instants a clamp could displace."""
+
+    def test_a_skip_records_no_instant_of_the_grid(self) -> None:
+        """Dense seed 85000039: `skipped: clamped` for instants that were never planned."""
+        bench = Bench()
+        bench.call("schedule create", name="j", note="x", every="2m", align="now", clamp={"min": "5m"})
+        bench.advance("7m")
+        bench.call("schedule skip", schedule="j")
+        bench.advance("20m")
+
+        assert "clamped" not in [outcome for _, outcome in outcomes(bench)]
+        assert alarms(bench) == []
+
+
+class TestAPauseDuringAStreak:
+    """Ruling 2: a pause suppresses what is planned inside it, and nothing else."""
+
+    @pytest.mark.parametrize("until", ["12:06:20", "12:06:30"])
+    def test_an_instant_that_a_cadence_planned_after_the_pause_stays(self, until: str) -> None:
+        """Story 5300049008: 12:06:30 was left out with the trigger's instant that it replaces."""
+        bench = Bench()
+        ladder = {"ladder": ["60s"]}
+        bench.call("schedule create", name="j", call="x", cron="*/3 * * * *", cadence=ladder)
+        bench.target.script("j", fail(after="2m30s"), succeed())
+        bench.advance("5m40s")
+        assert bench.progress("j").next_at == at("12:06:30")
+
+        bench.call("schedule pause", schedule="j", until=at(until))
+        bench.advance("4m")
+
+        assert outcomes(bench)[-2:] == [(at("12:06:30"), "succeeded"), (at("12:09:00"), "succeeded")]
+        assert alarms(bench) == []
+
+
+class TestAHintThatEndsInAPause:
+    """Ruling 1: a hint decides only while it is in force."""
+
+    def test_a_hint_made_in_a_pause_plans_nothing_before_it_was_made(self) -> None:
+        """Dense seed 86000050: 12:04 was recorded as skipped, two minutes before the hint."""
+        bench = Bench()
+        bench.call(
+            "schedule create",
+            name="j",
+            call="x",
+            cron="15 5 * * *",
+            cadence={"ladder": ["60s"]},
+            adaptive=True,
+        )
+        bench.target.script("j", fail(), succeed())
+        bench.call("hint once", schedule="j", at=at("12:02:00"))
+        bench.advance("3m")
+        bench.call("schedule pause", schedule="j", until=at("12:20:00"))
+        bench.advance("5m")
+        bench.call("hint interval", schedule="j", interval="2m", ttl="6m")
+        bench.advance("20m")
+
+        assert outcomes(bench) == [(at("12:02:00"), "failed")]
+        assert alarms(bench) == []
+
+
+class TestAStreakThatBeginsInAPause:
+    """Ruling 2: what came due before the pause is no part of it, whatever happens in the pause."""
+
+    @pytest.mark.parametrize("pause_at", ["12:04:06", "12:05:06"])
+    def test_an_instant_due_before_the_pause_is_decided_after_it(self, pause_at: str) -> None:
+        """Dense seed 88000088: 12:04 was not admitted when the pause began, and the run failed in it."""
+        bench = Bench()
+        policies: dict[str, Any] = {"cadence": {"ladder": ["60s"]}, "overlap": "allow", "catch_up": "all"}
+        bench.call("schedule create", name="j", call="x", every="2m", lease={"length": "10m"}, **policies)
+        bench.target.script("j", fail(after="3m"), succeed())
+        bench.advance("2m10s")
+        bench.clock.advance(at(pause_at) - bench.now)
+        bench.target.finish_due()
+        bench.loop.settle_at_shutdown()
+        bench.call("schedule pause", schedule="j", until=at("12:20:00"))
+        bench.advance("20m")
+
+        assert outcomes(bench)[:2] == [(at("12:02:00"), "failed"), (at("12:04:00"), "succeeded")]
+        assert alarms(bench) == []
+
+
+class TestARunByHandThatDisables:
+    """§3.6: failures of runs by hand count, and what a cadence replaced until then is no occurrence."""
+
+    def test_verify_knows_the_end_of_a_run_by_hand(self) -> None:
+        """Dense seed 88000027: the cursor stood at that end, and the run was reset later."""
+        bench = Bench()
+        policies: dict[str, Any] = {"disable_after": 2, "cadence": {"ladder": ["60s"]}, "overlap": "allow"}
+        bench.call("schedule create", name="j", call="x", every="40s", **policies)
+        bench.target.script("j", fail(after="70s"), fail(after="5s"), succeed())
+        bench.advance("30s")
+        started = bench.call("schedule run", schedule="j")
+        bench.advance("5m")
+        assert bench.progress("j").cursor == at("12:01:40")
+        assert alarms(bench) == []
+
+        bench.call("run retry", run=started["run"]["id"])
+        bench.advance("1m")
+
+
+class TestAFailureAfterAnExpiredHint:
+    """Ruling 22: from its expiry on the trigger decides, also while an instant of the hint is still due."""
+
+    def test_the_instants_between_the_expiry_and_the_failure_have_a_row(self) -> None:
+        """Dense seed 26 with schedules that run at a start: 12:08 to 12:12 were left out."""
+        bench = Bench()
+        terms: dict[str, Any] = {"adaptive": True, "overlap": "allow", "cadence": {"ladder": ["60s"]}}
+        bench.call("schedule create", name="j", handoff={}, queue="mail", every="2m", **terms)
+        bench.call("hint interval", schedule="j", interval="3m", ttl="7m")
+        bench.advance("3m")
+        (lease,) = bench.call("queue lease", queue="mail", holder="h", length="30m")["leases"]
+        bench.clock.advance("10m30s")
+        bench.call("queue release", lease=lease["lease"], failed=True, error="no")
+        bench.advance("1m")
+
+        assert {at("12:05:00"), *minutes(8, 12, step=2)} <= {run.planned_at for run in bench.runs("j")}
         assert alarms(bench) == []

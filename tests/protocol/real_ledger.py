@@ -179,7 +179,7 @@ class RealLedger:
         tokens = self.memory[action.instance][1]
         assert action.token is not None
         run = tokens[action.token]
-        kept, _ = renew_leases(self.store, [Renewal(run.id, run.fence, self.now + MINUTE)], now=self.now)
+        kept, _ = renew_leases(self.store, [Renewal(run.id, run.fence, self.now + MINUTE)])
         if not kept:
             del tokens[action.token]
 

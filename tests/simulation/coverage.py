@@ -70,6 +70,7 @@ REQUIRED_EVENTS = (
     "deferred: provider",
     "provider closed",
     "output written",
+    "run at a start",
 )
 
 # Events that cannot happen here, or hardly, and why.

@@ -39,15 +39,14 @@ def test_a_crash_at_any_point_between_schedules_violates_no_invariant(part: int,
 def test_there_are_crash_points_in_follow_ups_and_charges() -> None:
     names = {point.point for point in list_crash_points(dependent_scenario(1))}
     for query in (
-        "add_follow_ups",
-        "close_follow_ups",
+        "put_follow_ups",
         "mark_links_met",
         "add_dependency_waits",
         "add_charges",
         "close_charges",
     ):
         assert any(name.endswith(f" in {query}") for name in names), query
-    assert "OutputBuffer.write in put_attempt_output" in names
+    assert "OutputBuffer.write in put_run_rows" in names
 
 
 def test_crash_points_lie_around_and_inside_every_transaction() -> None:

@@ -12,7 +12,7 @@ from timewright import every
 from timewright.core.moments import format_instant, to_micros
 from timewright.core.policies.policies import CatchUp, JitterSide
 from timewright.core.recurrence.triggers import Once, with_anchor
-from timewright.core.run.run import RunState
+from timewright.core.run.run import Attempt, RunState
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import NotAllowed
 from timewright.ledger.replan import Actor, pause, resume, revise
@@ -49,7 +49,7 @@ def test_a_renewal_never_makes_a_lease_shorter() -> None:
     (run,) = [run for run in bench.runs("report") if run.state is RunState.LEASED]
     assert run.lease_until is not None
     shorter = Renewal(run.id, run.fence, run.lease_until - timedelta(seconds=30))
-    bench.store.write(lambda tx: tx.renew_leases([shorter], now=bench.now))
+    bench.store.write(lambda tx: tx.renew_leases([shorter]))
     assert bench.store.read(lambda tx: tx.get_runs([run.id]))[run.id].lease_until == run.lease_until
 
 
@@ -238,7 +238,7 @@ def test_results_during_a_stop_are_not_dated_after_the_store_clock() -> None:
     clock.advance(minutes=5)
     bench.loop.stop(wait=timedelta(0), grace=timedelta(0))
     (run,) = bench.runs("report")
-    (ended,) = store.read(lambda tx: tx.get_attempts([run.id]))[run.id]
+    (ended,) = store.read(lambda tx: tx.get_run_rows(Attempt, [run.id]))[run.id]
     assert ended.ended_at <= store.now()
 
 

@@ -25,9 +25,10 @@ from tests.conformance.support.builders import (
     stored,
 )
 from tests.conformance.support.databases import open_store
-from timewright.core.run.run import RunState
+from timewright.core.run.run import Attempt, RunState
 from timewright.errors import OutcomeUnknown, StoreUnavailable
 from timewright.ports import ProgressUpdate, RunFilter, Store, StoredObject, Transaction
+from timewright.ports.rows import LeasedRuns
 from timewright.stores.sqlite.store import SqliteStore
 from timewright.testing.clock import ManualClock
 
@@ -61,7 +62,7 @@ def perform(tx: Transaction, seed: str, number: int) -> None:
         tx.get_limits([LIMIT_KEY], lock=True)
         tx.lease_runs([grant(run, at=at) for run in tx.ready_runs(now=at, limit=3)])
     if chance.random() < 0.6:
-        tx.settle_runs([ended(run, at=at) for run in tx.leased_runs()])
+        tx.settle_runs([ended(run, at=at) for run in tx.select_runs(LeasedRuns())])
     schedule_id = tx.find_schedule_id("default", "crash")
     assert schedule_id is not None
     tx.save_progress([ProgressUpdate(schedule_id, make_progress(runs=number, cursor=at))])
@@ -93,7 +94,7 @@ def _check_whole(tx: Transaction, seed: str, done: int) -> None:
     assert schedule_id is not None
     assert tx.get_schedules([schedule_id])[schedule_id].progress.runs == done
     held = tx.get_limits([LIMIT_KEY])[LIMIT_KEY].held
-    assert held == len(tx.leased_runs()) == states[RunState.LEASED]
+    assert held == len(tx.select_runs(LeasedRuns())) == states[RunState.LEASED]
 
 
 def _all_runs(tx: Transaction) -> list[Any]:
@@ -105,7 +106,7 @@ def _all_runs(tx: Transaction) -> list[Any]:
         cursor = page.cursor
         if not cursor:
             break
-    attempts = tx.get_attempts([run.id for run in runs])
+    attempts = tx.get_run_rows(Attempt, [run.id for run in runs])
     done = [run.id for run in runs if run.state is RunState.SUCCEEDED]
     assert sorted(attempts) == sorted(done), "every end has its attempt, and every attempt its end"
     return runs

@@ -8,6 +8,7 @@ import pytest
 
 from timewright.core.target import SecretDestination
 from timewright.errors import NotFound
+from timewright.targets.reports import HeadTailBuffer
 from timewright.targets.secret_references import (
     RevealedSecrets,
     SecretReference,
@@ -105,3 +106,12 @@ def test_a_partial_secret_at_the_end_of_a_truncated_response_is_removed() -> Non
     assert revealed.drop_partial_end(b"x canar") == b"x "
     assert revealed.drop_partial_end(b"x c") == b"x "
     assert revealed.drop_partial_end(b"x y") == b"x y"
+
+
+def test_a_whole_secret_at_a_cut_is_hidden_although_another_ends_with_its_first_letter() -> None:
+    secrets = RevealedSecrets({"token": "canary-1", "other": "magic"})
+    buffer = HeadTailBuffer(32)
+    buffer.feed(b"x" * 100 + b"canary-1canary-1")
+    assert secrets.drop_partial_start(b"canary-1 and") == b"canary-1 and"
+    assert secrets.drop_partial_start(b"y-1canary-1") == b"canary-1"
+    assert "anary" not in buffer.snapshot(secrets).text

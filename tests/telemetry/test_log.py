@@ -5,12 +5,20 @@ from __future__ import annotations
 import io
 import json
 import logging
+import time
 from typing import Any
 
 import pytest
 
 from timewright import every
-from timewright.core.facts import AttemptStarted, RunFailed, RunParked, ScheduleMoved, TickFinished
+from timewright.core.facts import (
+    AttemptStarted,
+    ClockStepped,
+    RunFailed,
+    RunParked,
+    ScheduleMoved,
+    TickFinished,
+)
 from timewright.ports.store import ScheduleNames
 from timewright.telemetry.log import MAX_VALUE_CHARS, FactLog, LogFormat, new_logger
 from timewright.testing.bench import DEFAULT_START, Bench
@@ -139,3 +147,20 @@ def test_a_whole_run_is_logged_in_order() -> None:
     bench.advance(minutes=1)
     facts = [json.loads(line)["fact"] for line in stream.getvalue().splitlines()]
     assert facts == ["run-admitted", "run-leased", "attempt-started", "run-succeeded"]
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_a_step_of_the_clock_beyond_what_python_can_read_is_logged(
+    form: LogFormat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable() -> float:
+        raise OverflowError("timestamp too large to convert to C _PyTime_t")
+
+    # A clock set to the year 2999 makes `time.time()` raise, which every log record calls.
+    monkeypatch.setattr(time, "time", unreadable)
+    monkeypatch.setattr(time, "time_ns", unreadable)
+
+    (line,) = written(ClockStepped(at=DEFAULT_START, by_seconds=3e10, treated_as="pause"), form=form)
+
+    assert "clock-stepped" in line
+    assert "warning" in line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +14,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conformance.conftest import postgres_template, postgres_url
 from timewright import every
-from timewright.core.facts import LeaseLost, OccurrencesDropped, RunAdmitted, RunFailed, RunSkipped
+from timewright.core.facts import (
+    ClockStepped,
+    LeaseLost,
+    OccurrencesDropped,
+    RunAdmitted,
+    RunFailed,
+    RunSkipped,
+)
 from timewright.core.moments import MINUTE, SECOND
 from timewright.core.policies.policies import Retry
 from timewright.errors import NotAllowed, StoreUnavailable
@@ -336,3 +344,17 @@ def test_an_instance_without_metrics_says_how_to_enable_them() -> None:
                 assert refusal.value.fix == "metrics: true"
         finally:
             harness.close()
+
+
+def test_a_step_of_the_clock_beyond_what_python_can_read_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = Metrics(version="0", store="sqlite", schedules=0)
+
+    def unreadable() -> float:
+        raise OverflowError("timestamp too large to convert to C _PyTime_t")
+
+    # A clock set to the year 2999 makes `time.time()` raise; a counter's first use with a label calls it.
+    monkeypatch.setattr(time, "time", unreadable)
+    metrics.notify(ClockStepped(at=DEFAULT_START, by_seconds=3e10, treated_as="pause"))
+    metrics.observe_statement("add_pause", 0.001)
+
+    assert 'timewright_clock_steps_total{treated_as="pause"} 1.0' in metrics.text(monotonic_now=0.0)

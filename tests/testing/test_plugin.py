@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from timewright import Scheduler, every
-from timewright.core.run.run import RunState
+from timewright.core.run.run import Attempt, RunState
 from timewright.testing.bench import DEFAULT_START, Bench
 from timewright.testing.targets import fail
 
@@ -90,7 +90,7 @@ def test_an_app_on_a_bench_runs_its_own_functions_by_the_benchs_clock(app: Sched
     bench.advance(hours=2)
     assert planned == ["1:00:00", "2:00:00"]
     ids = [run.id for run in bench.runs("report")]
-    attempts = bench.store.read(lambda tx: tx.get_attempts(ids))
+    attempts = bench.store.read(lambda tx: tx.get_run_rows(Attempt, ids))
     assert [one.result for ended in attempts.values() for one in ended] == [{"sent": 1}, {"sent": 2}]
     assert app.schedules.list().schedules == (), "its own store is left alone"
 

@@ -98,7 +98,7 @@ def busy_day(store: Store, clock: ManualClock) -> OperationsHarness:
     harness.ask("calendar put", name="sundays", weekly=[{"days": [6]}])
     harness.ask("limit set", limit="api", max_running=2)
     harness.ask("budget set", budget="day", unit="requests", limit=1000)
-    harness.ask("queue policy set", queue="mail", max_concurrent=2, ageing="1m", lease="2m")
+    harness.ask("queue policy set", queue="mail", max_running=2, ageing="1m", lease="2m")
     for words in SCHEDULES:
         harness.ask("schedule create", **words, **({} if "note" in words else {"note": words["name"]}))
     _script(harness)
@@ -177,7 +177,7 @@ def _running_job(harness: OperationsHarness) -> None:
     [running] = harness.ask("run list", schedule="slow", state="leased")["runs"]
     run = harness.store.read(lambda tx: tx.get_runs([running["id"]]))[running["id"]]
     reported = RunProgress(run_id=run.id, fence=run.fence, at=harness.bench.now, fraction=0.5, note="half")
-    harness.store.write(lambda tx: tx.put_run_progress([reported]))
+    harness.store.write(lambda tx: tx.put_run_rows([reported]))
     cache = harness.context.auth_cache
     assert cache is not None
     token = new_run_token(cache.keyring, run.id, run.fence, now=harness.bench.now)

@@ -39,7 +39,7 @@ def test_verify_exits_with_0_without_violations(harness: OperationsHarness) -> N
     said = invoke(harness, "verify")
     assert said.code == 0
     assert "✔ I1" in said.out
-    assert "6 occurrences, 6 runs, 6 ended leases of 1 schedules" in said.lines[-1]
+    assert "6 occurrences, 6 runs, 6 ended leases of 1 schedule" in said.lines[-1]
     assert "needs the events of a simulation" in said.out
 
 

@@ -16,6 +16,7 @@ from timewright.core.moments import MINUTE, ZERO
 from timewright.errors import Conflict, InvalidInput, NotFound
 from timewright.interfaces.http.app import HttpApp
 from timewright.ports import PruneRequest
+from timewright.ports.rows import RunsWithArtifacts
 from timewright.settings import Settings
 from timewright.targets.artifacts.store import ArtifactSweeper
 from timewright.wiring.store_copies import StoreCopier
@@ -131,7 +132,7 @@ def test_files_go_with_their_run(app: Scheduler) -> None:
     sweeper = ArtifactSweeper(instance.artifacts, instance.store, time=instance.clock.now)
     assert sweeper.run(grace=-MINUTE) == 0
     assert instance.store.write(lambda tx: tx.prune(PruneRequest(keep_runs=0)))
-    assert instance.store.read(lambda tx: tx.get_artifacts(after="", limit=9)) == []
+    assert instance.store.read(lambda tx: tx.select_runs(RunsWithArtifacts("", limit=9))) == []
     assert sweeper.run(grace=-MINUTE) == 2
     assert instance.artifacts.runs(after=("", ""), limit=9) == []
 

@@ -139,3 +139,44 @@ def test_forty_diamonds_in_a_row_are_a_workflow_like_any_other(harness: Workflow
     assert harness.state(run) == "succeeded"
     assert len(harness.children(run)) == 1 + 3 * DIAMONDS
     assert set(harness.launches().values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "message"),
+    [
+        ({}, "input.day", "input day of workflow flow is missing"),
+        ({"day": 7}, "input.day", "input day of workflow flow is 7"),
+        ({"day": "x", "count": True}, "input.count", "input count of workflow flow is true"),
+        ({"day": "x", "count": 1.5}, "input.count", "input count of workflow flow is 1.5"),
+        ({"day": "x", "tables": "a"}, "input.tables", 'input tables of workflow flow is "a"'),
+        ({"day": "x", "dya": "y"}, "input.dya", "input dya of workflow flow is not known"),
+    ],
+)
+def test_an_input_of_another_type_is_refused(
+    harness: WorkflowHarness, given: dict[str, Any], field: str, message: str
+) -> None:
+    types = {"day": "text", "count": "integer", "tables": "list"}
+    harness.put(call_step("a"), input={"count": 3, "tables": None}, input_types=types)
+    with pytest.raises(InvalidInput) as refusal:
+        harness.ask("workflow run", workflow="flow", input=given)
+    assert (refusal.value.field, refusal.value.message) == (field, message)
+    assert refusal.value.fix == "input: {day: TEXT, count: 1, tables: […]}"
+    harness.start(input={"day": "x", "tables": None})
+
+
+def test_an_input_of_another_type_fails_the_run_of_a_schedule(harness: WorkflowHarness) -> None:
+    harness.put(call_step("a"), input_types={"day": "text"}, schedules=[{"every": "1h"}])
+    for _ in range(3):
+        harness.advance(hours=1)
+    run = harness.bench.runs("flow")[0]
+    assert (run.state, run.error) == ("failed", "input day of workflow flow is missing")
+
+
+@pytest.mark.parametrize("where", ["default", "schedule"])
+def test_a_default_or_an_input_of_a_schedule_with_another_type_is_refused(
+    harness: WorkflowHarness, where: str
+) -> None:
+    wrong = {"day": 1}
+    fields = {"input": wrong} if where == "default" else {"schedules": [{"every": "1h", "input": wrong}]}
+    with pytest.raises(InvalidInput, match="input day of workflow flow is 1"):
+        harness.put(call_step("a"), input_types={"day": "text"}, **fields)

@@ -14,6 +14,7 @@ from timewright.core.run.run import Run, RunState
 from timewright.errors import UnreadableRow
 from timewright.ledger.workflow_runs import records
 from timewright.ports import Grant, PruneRequest, Transaction
+from timewright.ports.rows import RunsOfStep, StepRuns
 from timewright.ports.workflow import LeaseTransfer, StepRow
 from timewright.testing.targets import fail, succeed
 
@@ -134,9 +135,16 @@ def test_a_lease_that_was_asked_to_end_is_not_prolonged(bare: WorkflowHarness) -
 
 def test_runs_are_found_by_parent_and_by_dedupe_scope(bare: WorkflowHarness) -> None:
     run = _leased(bare)
-    assert [one.id for one in bare.store.read(lambda tx: tx.child_runs("x"))] == [run.id]
-    assert bare.store.read(lambda tx: tx.child_runs("")) == []
-    found = bare.store.read(lambda tx: tx.find_runs_by_dedupe_scope(bare.now, first="x/a", last="x/b"))
+    assert [one.id for one in bare.store.read(lambda tx: tx.select_runs(StepRuns("x")))] == [run.id]
+    assert bare.store.read(lambda tx: tx.select_runs(StepRuns(""))) == []
+    found = bare.store.read(
+        lambda tx: tx.select_runs(RunsOfStep(planned_at=bare.now, first="x/a", last="x/b"))
+    )
     assert [one.id for one in found] == [run.id]
-    assert bare.store.read(lambda tx: tx.find_runs_by_dedupe_scope(bare.now, first="x/b", last="x/c")) == []
-    assert [one.id for one in bare.store.read(lambda tx: tx.child_runs("x", unfinished=True))] == [run.id]
+    assert (
+        bare.store.read(lambda tx: tx.select_runs(RunsOfStep(planned_at=bare.now, first="x/b", last="x/c")))
+        == []
+    )
+    assert [one.id for one in bare.store.read(lambda tx: tx.select_runs(StepRuns("x", unfinished=True)))] == [
+        run.id
+    ]

@@ -80,6 +80,20 @@ def test_a_step_sees_the_state_error_and_attempts_of_another(harness: WorkflowHa
     assert targets(harness, Note) == [Note(text="failed: disk full after 2")]
 
 
+@pytest.mark.parametrize(("outcomes", "attempts"), [([succeed()], 1), ([fail("full"), succeed()], 2)])
+def test_an_attempt_that_succeeded_is_counted(
+    harness: WorkflowHarness, outcomes: list[Any], attempts: int
+) -> None:
+    harness.put(
+        call_step("load", retry={"max_attempts": 2, "backoff": "0.01s"}),
+        {"name": "report", "target": {"note": "{{ steps.load.attempts }}"}},
+    )
+    harness.script(load=outcomes)
+    harness.start()
+    harness.advance(seconds=5)
+    assert targets(harness, Note) == [Note(text=str(attempts))]
+
+
 def test_the_items_of_a_fan_out_and_the_schedule_have_templates(harness: WorkflowHarness) -> None:
     note = {"note": "{{ schedule.name }} {{ item.name }}"}
     harness.put(
@@ -90,6 +104,9 @@ def test_the_items_of_a_fan_out_and_the_schedule_have_templates(harness: Workflo
     harness.ask("schedule run", schedule="weekly")
     harness.bench.tick()
     assert [one.text for one in targets(harness, Note)] == ["weekly a", "weekly b"]
+    harness.ask("workflow run", workflow="flow", input={"items": [{"name": "by hand"}]})
+    harness.bench.tick()
+    assert targets(harness, Note)[-1].text == " by hand"
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,22 @@ def test_thinking_for_a_month_costs_no_attempt_and_survives_a_restart(
     assert harness.state(run) == "succeeded"
 
 
+def test_a_question_has_templates(harness: WorkflowHarness) -> None:
+    harness.ask("channel create", channel="editors", to="poll", events=[])
+    ask = {**ask_step("check", answer={"to": "editors"}), "each": {"$from": "input.names"}}
+    question = {"description": "Publish {{ item }} of {{ steps.draft.result }}?"}
+    harness.put(call_step("draft"), ask | question, input={"names": ["a", "b"]})
+    harness.script(draft=succeed("today"))
+    harness.start()
+    wanted = ["Publish a of today?", "Publish b of today?"]
+    assert [one["question"] for one in asked(harness)] == wanted
+    told = harness.ask("run list", queue="channel.editors")["runs"]
+    messages = [harness.ask("run get", run=one["id"])["payload"] for one in told]
+    assert sorted(one["sentence"] for one in messages) == wanted
+    with pytest.raises(InvalidWorkflow, match="nowhere"):
+        harness.put({**ask_step("check", answer={}), "description": "{{ steps.nowhere.result }}"})
+
+
 def test_an_answer_is_taken_once(harness: WorkflowHarness) -> None:
     run = put_question(harness)
     check = harness.step_run(run, "check").id
@@ -113,6 +129,8 @@ def test_an_answer_that_does_not_fit_the_form_is_refused(
     with pytest.raises(InvalidInput) as error:
         harness.ask("run answer", run=check, answer=answer)
     assert error.value.field == field
+    assert field.partition(".")[2] in error.value.message
+    assert error.value.fix == "{approved: true, size: s|m, note: TEXT}"
     assert harness.state(check) == "leased"
 
 

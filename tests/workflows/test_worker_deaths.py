@@ -12,8 +12,9 @@ from tests.conformance.support.builders import NOON
 from tests.conformance.support.databases import Database
 from tests.operations.harness import OperationsHarness
 from tests.workflows.workflow_kit import FAN_OUT_ITEMS, StepWorker
-from timewright.core.run.run import Run
+from timewright.core.run.run import Attempt, Run
 from timewright.ports import Store
+from timewright.ports.rows import StepRuns
 from timewright.testing.clock import ManualClock
 
 T = TypeVar("T")
@@ -110,10 +111,10 @@ def test_a_thousand_steps_count_once_each_although_workers_die(
         clock.advance(seconds=301 if turn % 40 == 39 else 0.02)
     assert parent().state.value == "succeeded", parent()
     assert deaths > 10
-    children = store.read(lambda tx: tx.child_runs(run_id))
+    children = store.read(lambda tx: tx.select_runs(StepRuns(run_id)))
     assert len(children) == len({child.dedupe_scope for child in children}) == len(steps) - 1 + ITEMS >= 1000
     assert {child.state.value for child in children} == {"succeeded"}
-    attempts = store.read(lambda tx: tx.get_attempts([child.id for child in children]))
+    attempts = store.read(lambda tx: tx.get_run_rows(Attempt, [child.id for child in children]))
     ends = [sum(attempt.outcome == "succeeded" for attempt in own) for own in attempts.values()]
     assert ends == [1] * len(children)
     assert set(launched) - {run_id} == {child.id for child in children}

@@ -9,13 +9,14 @@ from datetime import datetime
 from typing import Any
 
 from tests.operations.harness import OperationsHarness
-from timewright.core.run.run import Outcome, Run, RunState, Succeeded
+from timewright.core.run.run import Attempt, Outcome, Run, RunState, Succeeded
 from timewright.ids import TimedIds
 from timewright.ledger.lease import lease_ready
 from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import reclaim, settle_results
 from timewright.ledger.workflow_runs.records import workflow_context
 from timewright.ports import Launch, Store
+from timewright.ports.rows import StepRuns
 from timewright.testing.bench import TARGET_KINDS
 from timewright.testing.clock import ManualClock
 from timewright.testing.targets import ScriptedOutcome, ScriptedTarget, ScriptedWork
@@ -73,7 +74,7 @@ class WorkflowHarness(OperationsHarness):
         return self.run(run_id).state.value
 
     def children(self, run_id: str) -> list[Run]:
-        return self.store.read(lambda tx: tx.child_runs(run_id))
+        return self.store.read(lambda tx: tx.select_runs(StepRuns(run_id)))
 
     def steps(self, run_id: str) -> dict[str, str]:
         """The state of each step, as the graph of the run shows it."""
@@ -97,7 +98,7 @@ class WorkflowHarness(OperationsHarness):
         return [payload.get("input", {}) for payload in payloads if payload.get("step") == step]
 
     def result(self, run_id: str) -> Any:
-        attempts = self.store.read(lambda tx: tx.get_attempts([run_id])).get(run_id, ())
+        attempts = self.store.read(lambda tx: tx.get_run_rows(Attempt, [run_id])).get(run_id, ())
         return attempts[-1].result if attempts else None
 
     def living(self) -> list[Run]:

@@ -16,6 +16,7 @@ from timewright.access.keyring import Keyring
 from timewright.core.run.run import Run, RunState
 from timewright.ports import StoredObject, Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE
+from timewright.ports.rows import ObjectPrune
 
 KEY = "key"
 KEY_USE = "key_use"
@@ -154,8 +155,8 @@ def put_session(tx: Transaction, session: BrowserSession, *, now: datetime) -> N
         kind=SESSION, namespace=GLOBAL_NAMESPACE, name=session.id, body=body, at=session.created_at
     )
     tx.put_objects([row])
-    tx.prune_objects(SESSION, namespace=GLOBAL_NAMESPACE, older_than=now - MAX_LIFETIME)
-    tx.prune_objects(SESSION_USE, namespace=GLOBAL_NAMESPACE, older_than=now - MAX_LIFETIME)
+    tx.prune(ObjectPrune(kind=SESSION, namespace=GLOBAL_NAMESPACE, older_than=now - MAX_LIFETIME))
+    tx.prune(ObjectPrune(kind=SESSION_USE, namespace=GLOBAL_NAMESPACE, older_than=now - MAX_LIFETIME))
 
 
 def read_sessions(tx: Transaction, ids: list[str] | None = None) -> list[BrowserSession]:

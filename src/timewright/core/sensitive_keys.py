@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 REDACTED = "…"
 
@@ -56,10 +56,14 @@ def _positions(word: str, text: str) -> Iterator[int]:
 
 
 def redact_store_url(url: str) -> str:
-    """Return a store URL without its password and its options; a path is unchanged."""
+    """Return a store URL without its password and its options; a path is unchanged.
+
+    Options that say where the database is are kept, so that a printed command can be typed.
+    """
     if "://" not in url:
         return url
     split = urlsplit(url)
     host = split.netloc.rpartition("@")[2]
     user = f"{split.username}@" if split.username else ""
-    return f"{split.scheme}://{user}{host}{split.path}"
+    kept = [(name, value) for name, value in parse_qsl(split.query) if name in ("host", "port", "user")]
+    return f"{split.scheme}://{user}{host}{split.path}{'?' if kept else ''}{urlencode(kept)}"

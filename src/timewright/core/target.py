@@ -56,6 +56,38 @@ class Http(Struct, frozen=True, kw_only=True, tag="http", tag_field="kind", forb
             )
 
 
+# Variables that make the dynamic linker, a shell or an interpreter run other code than the command.
+_REFUSED_PREFIXES = (
+    "LD_",
+    "DYLD_",
+    "BASH_FUNC_",
+    "PYTHON",
+    "TIMEWRIGHT_",
+    "GIT_",
+    "GLIBC_",
+    "MALLOC_",
+    "PERL5",
+    "LUA_",
+)
+_REFUSED_NAMES = frozenset(
+    {
+        "PATH", "HOME", "SHELL", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS", "PS4", "PROMPT_COMMAND",
+        "CDPATH", "GLOBIGNORE", "PERLLIB", "RUBYLIB", "RUBYOPT", "NODE_OPTIONS", "NODE_PATH", "CLASSPATH",
+        "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "GCONV_PATH", "NLSPATH", "LOCPATH",
+        "HOSTALIASES", "LOCALDOMAIN", "RES_OPTIONS", "RESOLV_HOST_CONF", "TMPDIR", "TZDIR", "TERMINFO",
+        "TERMCAP", "EDITOR", "VISUAL", "PAGER", "BROWSER", "LESSOPEN", "LESSCLOSE", "SSH_ASKPASS",
+        "SUDO_ASKPASS", "OPENSSL_CONF", "OPENSSL_ENGINES", "OPENSSL_MODULES", "SSLKEYLOGFILE",
+        "MAKEFLAGS", "MFLAGS", "GNUMAKEFLAGS", "MAKEFILES", "PHPRC", "PHP_INI_SCAN_DIR", "XDG_CONFIG_HOME",
+        "XDG_CONFIG_DIRS", "XDG_DATA_HOME", "XDG_DATA_DIRS", "CURL_HOME", "WGETRC",
+    }
+)  # fmt: skip
+
+
+def may_set_variable(name: str) -> bool:
+    """Whether a shell target may set this variable; a program such as `env` may set any."""
+    return not (name in _REFUSED_NAMES or name.startswith(_REFUSED_PREFIXES))
+
+
 class Shell(Struct, frozen=True, kw_only=True, tag="shell", tag_field="kind", forbid_unknown_fields=True):
     """A command as a list of arguments; never interpreted by a shell."""
 

@@ -68,10 +68,10 @@ def check_zone(name: str, *, field: str = "zone") -> str:
 
 
 def name_of_zone(zone: Any) -> Any:
-    """Return the name of a `ZoneInfo` or of `datetime.UTC`; other values stay, for `check_zone`."""
-    if isinstance(zone, ZoneInfo) and zone.key:
-        return zone.key
-    return "UTC" if isinstance(zone, tzinfo) and zone is UTC else zone
+    """Return the name of a zone of Python or pytz, of others their text; `check_zone` refuses the rest."""
+    if not isinstance(zone, tzinfo) or zone is UTC:
+        return "UTC" if zone is UTC else zone
+    return getattr(zone, "key", None) or getattr(zone, "zone", None) or str(zone)
 
 
 def load_zone(name: str) -> ZoneInfo:

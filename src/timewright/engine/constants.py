@@ -22,16 +22,14 @@ FENCE_MARGIN_S = 1.0
 # A target stops its work itself, at its time limit and after a stop within the grace. After this much longer
 # the launcher gives up on it, unless it runs a function that cannot be killed.
 GIVE_UP_MARGIN_S = 5.0
+# If the launcher looks this much too late, the process was suspended, and the work with it: the work gets as
+# long again to end. Without it the next attempt would start beside it.
+LATE_LOOK_S = 1.0
 # Prefetch as many runs as end in this time, and at most this many.
 PREFETCH_S = 0.2
 MAX_PREFETCHED_RUNS = 2000
 # Fewer ended runs are no measurement; with a lower capacity than this, nothing is prefetched.
 MIN_SAMPLES = 32
-# From this capacity on, it is shared between hosts. A tenth is kept for what is no HTTP request, and a
-# twentieth for priorities above normal: targets that never answer leave free capacity for others.
-MIN_SHARED_CAPACITY = 20
-KEPT_PART = 10
-RESERVED_PART = 20
 # Results are written in one transaction when this many have arrived, or this long after the first: one
 # commit costs more than one result.
 SETTLE_BATCH_RESULTS = 500

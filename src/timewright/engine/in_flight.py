@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
@@ -13,20 +14,18 @@ from msgspec import Struct, to_builtins
 
 from timewright.core.policies.answers import judge
 from timewright.core.recurrence.triggers import ZONED_TRIGGERS
-from timewright.core.run.needs import HOST, CapacityShares, LeaseOffer, Needs, Offer, no_slot
+from timewright.core.run.needs import HOST, LeaseOffer, Needs, Offer, no_slot, share_capacity
 from timewright.core.run.run import Cancelled, Lost, Outcome, Released, Run, Succeeded, TimedOut
 from timewright.core.target import RunTarget
 from timewright.engine.constants import (
     FENCE_MARGIN_S,
-    KEPT_PART,
     MAX_PREFETCHED_RUNS,
     MIN_SAMPLES,
-    MIN_SHARED_CAPACITY,
     PREFETCH_S,
-    RESERVED_PART,
 )
 from timewright.ledger.lease import Lease
 from timewright.ledger.records.schedule_states import NO_STATE
+from timewright.ledger.run_ends import AttemptResult
 from timewright.ports import Launch, RunHandle
 
 
@@ -169,6 +168,60 @@ class BlockedRuns:
         self._blocked.clear()
 
 
+class UnwrittenResults:
+    """Results of ended runs, until the store has committed them.
+
+    `lock` is that of the runs in flight, so that a run is always among one of the two. The caller of `add`
+    and `leases` holds it.
+    """
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+        self._waiting: list[AttemptResult] = []
+        self._being_written: list[list[AttemptResult]] = []
+
+    def __len__(self) -> int:
+        """How many results wait to be taken."""
+        return len(self._waiting)
+
+    @property
+    def total(self) -> int:
+        """How many results are not committed, also those that are being written."""
+        with self._lock:
+            return len(self._waiting) + sum(map(len, self._being_written))
+
+    def add(self, result: AttemptResult) -> None:
+        """Add the result of a run that has just ended."""
+        self._waiting.append(result)
+
+    def leases(self) -> Iterator[tuple[str, int]]:
+        """The ids and fences of the runs that have ended."""
+        for batch in (self._waiting, *self._being_written):
+            yield from ((result.run.id, result.run.fence) for result in batch)
+
+    def take(self) -> list[AttemptResult]:
+        """Take the results that arrived since the last call; the caller writes them or puts them back."""
+        with self._lock:
+            taken, self._waiting = self._waiting, []
+            if taken:
+                self._being_written.append(taken)
+        return taken
+
+    def put_back(self, results: list[AttemptResult]) -> None:
+        """Keep results that could not be written, for the next try."""
+        with self._lock:
+            self._waiting[:0] = results
+            self._end_writing(results)
+
+    def confirm(self, results: list[AttemptResult]) -> None:
+        """Forget results that the store has committed."""
+        with self._lock:
+            self._end_writing(results)
+
+    def _end_writing(self, results: list[AttemptResult]) -> None:
+        self._being_written = [others for others in self._being_written if others is not results]
+
+
 class PrefetchEstimator:
     """Measures how fast runs end, and from that how many to lease ahead of the running ones.
 
@@ -230,16 +283,6 @@ class SlotUse:
 
     def lease_offer(self, offer: Offer, *, capacity: int, free: int) -> LeaseOffer:
         """What may be leased now, if `free` more runs may be in flight."""
-        shared = capacity >= MIN_SHARED_CAPACITY
-        shares = CapacityShares(
-            free=free,
-            used=dict(self._hosts),
-            total=sum(self._hosts.values()),
-            per_host=self._limits.per_host,
-            kept=capacity // KEPT_PART if shared else 0,
-            reserve=capacity // RESERVED_PART if shared else 0,
-            shared=shared,
-        )
         left = {
             slot: max(max(count, self._estimators[slot].prefetch_count) - self._used[slot], 0)
             for slot, count in self._limits.counts.items()
@@ -248,7 +291,9 @@ class SlotUse:
             offer=offer,
             free=left,
             slot_of=self._limits.slot_of,
-            shares=shares if shared or shares.per_host else None,
+            shares=share_capacity(
+                capacity, free=free, used=dict(self._hosts), per_host=self._limits.per_host
+            ),
         )
 
     def take(self, needs: Needs, *, monotonic_now: float) -> None:

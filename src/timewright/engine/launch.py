@@ -11,9 +11,9 @@ from datetime import datetime
 from functools import partial
 
 from timewright.core.run.needs import LeaseOffer, Offer, offer_anything
-from timewright.core.run.run import Cancelled, Failed, Outcome, Run
+from timewright.core.run.run import Cancelled, Failed, Outcome
 from timewright.core.target import AnyTarget
-from timewright.engine.constants import GIVE_UP_MARGIN_S
+from timewright.engine.constants import GIVE_UP_MARGIN_S, LATE_LOOK_S
 from timewright.engine.in_flight import (
     BlockedRuns,
     InFlightRun,
@@ -21,6 +21,7 @@ from timewright.engine.in_flight import (
     SlotLimits,
     SlotUse,
     StopReason,
+    UnwrittenResults,
     build_in_flight,
     build_launch,
     outcome_after_stop,
@@ -62,8 +63,7 @@ class Launcher:
         self._lock = threading.Lock()
         self._in_flight: dict[tuple[str, int], InFlightRun] = {}
         self._lease_lengths: dict[float, int] = {}
-        self._results: list[AttemptResult] = []
-        self._being_written: list[list[AttemptResult]] = []
+        self.results = UnwrittenResults(self._lock)
         self._next_check_at = math.inf
         self._prefetched: deque[InFlightRun] = deque()
         self._blocked = BlockedRuns(self._in_flight)
@@ -157,49 +157,14 @@ class Launcher:
             with suppress(Exception):
                 self._targets.get(target_kind(target))
 
-    def take_results(self) -> list[AttemptResult]:
-        """Take the results that arrived since the last call; the caller writes them or puts them back."""
-        with self._lock:
-            results, self._results = self._results, []
-            if results:
-                self._being_written.append(results)
-        return results
-
-    def put_back_results(self, results: list[AttemptResult]) -> None:
-        """Keep results that could not be written, for the next try."""
-        with self._lock:
-            self._results[:0] = results
-            self._end_writing(results)
-
-    def confirm_written(self, results: list[AttemptResult]) -> None:
-        """Forget results that the store has committed."""
-        with self._lock:
-            self._end_writing(results)
-
     def set_result_callback(self, wake: Callable[[], None]) -> None:
         """Call `wake` after every result; it is called from any thread."""
         self._wake = wake
 
-    def has_lease(self, run: Run) -> bool:
-        """Whether this lease is in flight here, or has ended with a result that is not written yet."""
+    def known_leases(self) -> set[tuple[str, int]]:
+        """The ids and fences of leases that are in flight here, or have a result that is not written yet."""
         with self._lock:
-            key = (run.id, run.fence)
-            return key in self._in_flight or any(
-                (result.run.id, result.run.fence) == key
-                for results in (self._results, *self._being_written)
-                for result in results
-            )
-
-    @property
-    def result_count(self) -> int:
-        """How many results wait to be taken."""
-        return len(self._results)
-
-    @property
-    def unwritten_count(self) -> int:
-        """How many results are not committed, also those that are being written."""
-        with self._lock:
-            return len(self._results) + sum(map(len, self._being_written))
+            return {*self._in_flight, *self.results.leases()}
 
     def in_flight_runs(self) -> list[InFlightRun]:
         """Every run in flight, prefetched ones first: a caller that stops them in order starts none."""
@@ -263,7 +228,9 @@ class Launcher:
             self._next_check_at, next_check_at = math.inf, math.inf
         for one in self.in_flight_runs():
             fenced_at = one.lease_ends_at - one.fence_margin_s
-            if monotonic_now > one.give_up_at:
+            if monotonic_now > one.give_up_at + LATE_LOOK_S:
+                one.give_up_at = monotonic_now + LATE_LOOK_S
+            elif monotonic_now > one.give_up_at:
                 one.give_up_at = math.inf
                 if not must_return(one.work):
                     self._record_outcome(one, Cancelled(reason=one.stop_reason))
@@ -278,17 +245,11 @@ class Launcher:
             self._next_check_at = min(self._next_check_at, next_check_at)
             return self._next_check_at - monotonic_now
 
-    def _end_writing(self, results: list[AttemptResult]) -> None:
-        """Remove a batch from those being written; the caller holds the lock."""
-        self._being_written = [others for others in self._being_written if others is not results]
-
     def _mark_started(self, one: InFlightRun) -> None:
         """Start the time limit of a run; the caller holds the lock."""
-        terms = one.lease.terms.lease
-        one.work_started_at = self._monotonic()
-        if terms.time_limit is not None:
-            limit = terms.time_limit.total_seconds() + GIVE_UP_MARGIN_S
-            one.time_limit_at = one.work_started_at + limit
+        time_limit, one.work_started_at = one.lease.terms.lease.time_limit, self._monotonic()
+        if time_limit is not None:
+            one.time_limit_at = one.work_started_at + time_limit.total_seconds() + GIVE_UP_MARGIN_S
         one.is_started = True
         self._running += 1
         self._next_check_at = min(self._next_check_at, one.time_limit_at)
@@ -383,7 +344,7 @@ class Launcher:
             result = AttemptResult(
                 run=run, outcome=final, started_at=one.started_at, check=one.check, is_check=one.is_check
             )
-            self._results.append(result)
+            self.results.add(result)
             if one.is_started:
                 self._running -= 1
                 self._estimator.record_end(

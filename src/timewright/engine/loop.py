@@ -5,19 +5,17 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 from timewright.core.facts import Fact
-from timewright.core.moments import ZERO
-from timewright.core.policies.policies import MAX_SLEEP, sleep_until
+from timewright.core.policies.policies import MAX_SLEEP
 from timewright.core.run.run import Run
 from timewright.engine import maintenance
 from timewright.engine.constants import (
     CHECK_INTERVAL,
     DEFAULT_STOP_GRACE,
     ERROR_BACKOFF_S,
-    MAX_BUFFERED_ROWS,
     MIN_RENEW_INTERVAL_S,
     PRUNE_PAUSE,
     RECHECK_DELAY_S,
@@ -27,20 +25,18 @@ from timewright.engine.maintenance import DeadHolderCheck, Heartbeat, IncidentWa
 from timewright.engine.observers import WAKING_FACTS, ObserverDispatcher, tick_summary
 from timewright.engine.settle_thread import SettleThread
 from timewright.engine.shutdown import Shutdown, ShutdownReport
+from timewright.engine.sleep_plan import SleepPlan
 from timewright.engine.store_clock import StoreClock
 from timewright.engine.tick import Tick
 from timewright.engine.waiting import EventWaker, LoopHealth
 from timewright.ports import ChangeListener, Clock, Observer, Store, Waker
-from timewright.ports.overview import PendingWork
-
-NOT_SLEEPING = datetime.max.replace(tzinfo=UTC)
+from timewright.ports.rows import LeasedRuns
 
 
 class Loop:
     """One instance and its threads: tick, settle, renew leases, stop expired work, listen for changes.
 
     User code runs on none of them. The thread that stops expired work uses no store, which may be slow.
-    `lead_time` is the store's: how long before an instant the tick decides a number of schedules.
     """
 
     def __init__(
@@ -68,7 +64,6 @@ class Loop:
         self.health = LoopHealth()
         self.observers = list(observers)
         self.dispatcher = ObserverDispatcher(self.observers, on_error=self.health.on_observer_error)
-        self.max_sleep = max_sleep
         self.pruner = pruner
         self.incident_watch = IncidentWatch(store, tick.ids)
         self.run_counter = maintenance.RunCounter(store)
@@ -76,7 +71,6 @@ class Loop:
         self.notify_others = notify_others
         self.heartbeat = heartbeat
         self.dead_holders = dead_holders
-        self.lead_time = lead_time
         # Without threads, each step settles first.
         self.settles_inline = True
         self.settle_thread = SettleThread(
@@ -90,16 +84,13 @@ class Loop:
         self._lock = threading.Lock()
         self._running_workers = 0
         self._workers_ended = threading.Event()
-        self._stopping = threading.Event()
-        self._closing = threading.Event()
+        self._stopping, self._closing = threading.Event(), threading.Event()
         self._must_notify_others = threading.Event()
         self._threads: list[threading.Thread] = []
         self._interval_wakers: list[EventWaker] = []
         self._store_clock = StoreClock(store, clock, ids=tick.ids)
-        # Written by the tick, read by the listener: one reference, and an old one only causes a wake-up.
-        self._sleeps_until = NOT_SLEEPING
-        self._notified_at, self._previewed_count = 0.0, 0
-        self._previewed_for: datetime | None = None
+        self.sleep_plan = SleepPlan(tick, self._store_clock, max_sleep=max_sleep, lead_time=lead_time)
+        self._notified_at = 0.0
 
     def start(self) -> None:
         """Start the threads: tick, settle, listen, renew, watch."""
@@ -118,15 +109,14 @@ class Loop:
 
     def step(self) -> float:
         """Run one tick; return how many seconds to sleep until the next."""
-        # Until the length of the sleep is known, every external change wakes the tick.
-        self._sleeps_until = NOT_SLEEPING
+        self.sleep_plan.on_awake()
         if self.settles_inline:
             self.settle_thread.settle_results()
         now, began, clock_facts = self._store_clock.read()
         self.notify_observers(clock_facts)
         self.health.clock_problem = self._store_clock.problem
         self.tick.scope.renew_leadership(now=now)
-        commit_at = self._commit_at(now=now)
+        commit_at = self.sleep_plan.commit_at(now=now)
         if commit_at is not None:
             # From here on the tick works as if it were the instant; the store commits at it.
             began += (commit_at - now).total_seconds()
@@ -148,7 +138,8 @@ class Loop:
         if facts := self.incident_watch.run(now=now):
             self.notify_observers(facts)
             self.tick.pending.is_stale = True
-        return min(self._sleep_s(), PRUNE_PAUSE.total_seconds()) if has_more_to_prune else self._sleep_s()
+        seconds = self.sleep_plan.seconds()
+        return min(seconds, PRUNE_PAUSE.total_seconds()) if has_more_to_prune else seconds
 
     def stop(
         self, *, wait: timedelta = timedelta(seconds=30), grace: timedelta = DEFAULT_STOP_GRACE
@@ -189,8 +180,8 @@ class Loop:
 
     def stop_cancelled_runs(self) -> None:
         """Stop the runs of this process for which a cancel was requested."""
-        holder = self.tick.holder
-        self._stop_runs(self.store.read(lambda tx: tx.leased_runs(holder=holder, cancel_requested=True)))
+        which = LeasedRuns(holder=self.tick.holder, cancel_requested=True)
+        self._stop_runs(self.store.read(lambda tx: tx.select_runs(which)))
 
     def notify_observers(self, facts: Sequence[Fact]) -> None:
         """Send facts to every observer; an observer that is slow or fails does not affect the others."""
@@ -203,9 +194,7 @@ class Loop:
             return
         work = self.tick.pending.peek(now=self._store_clock.last_now)
         self._stop_runs(work.cancel_requested)
-        can_start = work.has_wakeable_schedules or (self.launcher.free > 0 and work.has_ready_runs)
-        instants = (work.wake_at, work.lease_expires_at)
-        if can_start or any(instant is not None and instant < self._sleeps_until for instant in instants):
+        if self.sleep_plan.is_too_long_for(work):
             self.waker.wake()
 
     def settle_at_shutdown(self) -> None:
@@ -218,8 +207,8 @@ class Loop:
     def record_error(self, error: Exception, tries: int | None = None) -> float:
         """Count an error of the tick or the settle thread; return the seconds to wait before the next try."""
         in_a_row = self.health.record_failure(error)
-        self.tick.has_unknown_grants = True
-        self._sleeps_until = NOT_SLEEPING
+        self.tick.may_have_unknown_leases = True
+        self.sleep_plan.on_awake()
         self.launcher.stop_expired()
         return ERROR_BACKOFF_S[min(tries or in_a_row, len(ERROR_BACKOFF_S)) - 1]
 
@@ -235,7 +224,7 @@ class Loop:
 
     def _run_settling(self) -> None:
         self.settle_thread.run(
-            self._stopping, on_error=self.record_error, max_sleep_s=self.max_sleep.total_seconds()
+            self._stopping, on_error=self.record_error, max_sleep_s=self.sleep_plan.max_sleep.total_seconds()
         )
         self._worker_ended()
 
@@ -294,61 +283,6 @@ class Loop:
             self._must_notify_others.clear()
             self._notified_at = monotonic_now
             self.notify_others()
-
-    def _commit_at(self, *, now: datetime) -> datetime | None:
-        """The instant of the announced schedules, if it lies within the lead time."""
-        due = self.tick.pending.announced_at
-        return due if due is not None and ZERO < due - now <= self._lead(due) else None
-
-    def _lead(self, due: datetime) -> timedelta:
-        """How long before its instant a schedule is decided."""
-        if self.lead_time is None or not self.tick.limits.admits:
-            return ZERO
-        count = self._previewed_count if due == self._previewed_for else 0
-        return self.lead_time(min(count, self.tick.limits.ahead))
-
-    def _sleep_s(self) -> float:
-        """Seconds until something is due, or until a lease may expire, if that is a second or more."""
-        ticked_at = self._store_clock.last_now
-        work = self.tick.pending.latest(now=ticked_at)
-        if work.has_wakeable_schedules:
-            return RECHECK_DELAY_S
-        wake_at, announced = work.wake_at, self.tick.pending.announced_at
-        if wake_at is not None and wake_at <= ticked_at:
-            return RECHECK_DELAY_S if self.launcher.free else CHECK_INTERVAL.total_seconds()
-        self._preview(wake_at, now=ticked_at)
-        now = ticked_at + self._store_clock.elapsed()
-        if wake_at is not None and wake_at == announced:
-            wake_at -= self._lead(wake_at)
-        max_sleep = self._store_clock.limit_sleep(work.complete_in or self.max_sleep)
-        sleep = sleep_until(wake_at, now=now, max_sleep=max_sleep)
-        if sleep >= CHECK_INTERVAL:
-            lease_end = self._lease_end(work)
-            if lease_end is not None:
-                until_expiry = sleep_until(lease_end, now=now, max_sleep=self.max_sleep)
-                sleep = min(sleep, max(until_expiry, CHECK_INTERVAL))
-        if self._store_clock.is_frozen:
-            sleep = max(sleep, timedelta(seconds=RECHECK_DELAY_S))
-        self._sleeps_until = now + sleep
-        return sleep.total_seconds()
-
-    def _lease_end(self, work: PendingWork) -> datetime | None:
-        """When the next lease may expire; queried if the last query left it out."""
-        if work.includes_lease_end:
-            return work.lease_expires_at
-        return self.tick.pending.peek(now=self._store_clock.last_now).lease_expires_at
-
-    def _preview(self, wake_at: datetime | None, *, now: datetime) -> None:
-        """Use the sleep to read the schedules that are due after it, and to build their targets, once."""
-        if wake_at is None or wake_at == self._previewed_for:
-            return
-        if timedelta(seconds=RECHECK_DELAY_S) <= wake_at - now <= self.max_sleep:
-            schedules = self.store.read(
-                lambda tx: tx.preload_due_schedules(until=wake_at, limit=MAX_BUFFERED_ROWS)
-            )
-            self._previewed_for, self._previewed_count = wake_at, len(schedules)
-            if self.launcher.is_open:
-                self.launcher.build_targets({type(schedule.target) for schedule in schedules})
 
     def _stop_runs(self, runs: Sequence[Run]) -> None:
         for run in runs:

@@ -7,7 +7,6 @@ import platform
 from collections.abc import Callable, Sized
 from contextlib import suppress
 from datetime import datetime, timedelta
-from importlib.metadata import version
 
 from msgspec.structs import replace
 
@@ -41,6 +40,8 @@ from timewright.ledger.records.instances import (
 from timewright.ledger.records.run_counts import count_runs, floor_minute, is_counting_due
 from timewright.ledger.settle import reclaim
 from timewright.ports import Clock, Ids, PruneRequest, Renewal, Store, Transaction, must_return
+from timewright.ports.host_info import package_version
+from timewright.ports.rows import LeasedRuns, LimitKeyPrune
 from timewright.ports.store import SessionLocks
 
 
@@ -53,7 +54,7 @@ def renew_due(store: Store, launcher: Launcher, *, now: datetime, monotonic_now:
     if not due:
         return
     renewals = {(one.lease.run.id, one.lease.run.fence): _renewal(one, now=now) for one in due}
-    kept, lost = renew_leases(store, list(renewals.values()), now=now)
+    kept, lost = renew_leases(store, list(renewals.values()))
     for renewed in kept:
         renewal = renewals[renewed.run_id, renewed.fence]
         if renewed.cancel_at is None or renewal.despite_cancel:
@@ -123,12 +124,12 @@ class Heartbeat:
             return []
         self._sent_at = monotonic_now
         now = self._send(stopped=False)
-        return self._report_waiting(self._fleet, now=now) if self._fleet is not None else []
-
-    def _report_waiting(self, fleet: FleetOffers, *, now: datetime) -> list[Fact]:
-        found: list[Fact] = [*self._store.read(lambda tx: fleet.report_waiting(tx, now=now))]
-        fleet.mark_reported(found)
-        return found
+        fleet = self._fleet
+        if fleet is None:
+            return []
+        waiting = self._store.read(lambda tx: fleet.report_waiting(tx, now=now))
+        fleet.mark_reported(waiting)
+        return [*waiting]
 
     def send_stopped(self) -> None:
         """Write that this instance has stopped, unless it never wrote a heartbeat."""
@@ -144,7 +145,7 @@ class Heartbeat:
                 id=self._id,
                 host=platform.node(),
                 pid=os.getpid(),
-                version=version("timewright"),
+                version=package_version(),
                 started_at=now,
                 capacity=self._capacity,
                 admit=self._admit,
@@ -248,7 +249,7 @@ class DeadHolderCheck:
             keeps_commands=from_elsewhere,
         ).facts:
             facts += found
-        if from_elsewhere and self._store.read(lambda tx: tx.leased_runs(holder=dead.id)):
+        if from_elsewhere and self._store.read(lambda tx: tx.select_runs(LeasedRuns(holder=dead.id))):
             return facts
         stopped, now = replace(dead, stopped=True, under_way=0), self._store.now()
         self._store.write(lambda tx: record_heartbeat(tx, stopped, now=now))
@@ -328,5 +329,5 @@ class Pruner:
                 self._sweep_files()
         if has_elapsed(self._keys_pruned_at, LIMIT_KEY_IDLE, now=now):
             self._keys_pruned_at = now
-            self._store.write(lambda tx: tx.prune_limit_keys(before=now - LIMIT_KEY_IDLE))
+            self._store.write(lambda tx: tx.prune(LimitKeyPrune(now - LIMIT_KEY_IDLE)))
         return False

@@ -58,8 +58,7 @@ class ObserverQueue:
 
     def put(self, facts: Sequence[Fact]) -> int:
         """Queue the facts that the observer wants, as far as they fit; return how many were dropped."""
-        kinds = observed_kinds(self._observer)
-        wanted = [fact for fact in facts if isinstance(fact, kinds)]
+        wanted = wanted_facts(self._observer, facts)
         with self._lock:
             fitting = wanted[: max(self._max_queued - self.queued_count, 0)]
             if fitting:
@@ -117,10 +116,8 @@ class ObserverDispatcher:
             if self._open:
                 self._put(self._queue_of(observer), facts)
                 continue
-            kinds = observed_kinds(observer)
-            for fact in facts:
-                if isinstance(fact, kinds):
-                    notify_observer(observer, fact, on_error=self._on_error)
+            for fact in wanted_facts(observer, facts):
+                notify_observer(observer, fact, on_error=self._on_error)
 
     def close(self, *, seconds_left: Callable[[], float]) -> int:
         """Deliver the remaining facts while there is time; return how many were not delivered."""
@@ -158,6 +155,14 @@ class ObserverDispatcher:
 def observed_kinds(observer: Observer) -> tuple[type[Fact], ...]:
     """The kinds of facts that an observer wants: its `kinds`, or all if it has none."""
     return getattr(observer, "kinds", ()) or (Fact,)
+
+
+def wanted_facts(observer: Observer, facts: Sequence[Fact]) -> Sequence[Fact]:
+    """The facts of one pass that an observer wants, as its `fold` joins them if it has one."""
+    kinds = observed_kinds(observer)
+    wanted = [fact for fact in facts if isinstance(fact, kinds)]
+    fold: Callable[[Sequence[Fact]], Sequence[Fact]] | None = getattr(observer, "fold", None)
+    return fold(wanted) if fold is not None and len(wanted) > 1 else wanted
 
 
 def notify_observer(observer: Observer, fact: Fact, *, on_error: ErrorHandler) -> None:

@@ -84,9 +84,9 @@ class OutputBuffer:
         delta = self._collect(in_flight, now=now)
 
         def work(tx: Transaction) -> None:
-            tx.put_attempt_output(list(delta.outputs.values()))
+            tx.put_run_rows(list(delta.outputs.values()))
             tx.delete_attempt_output(delta.obsolete)
-            tx.put_run_progress(delta.progress)
+            tx.put_run_rows(delta.progress)
 
         if delta.outputs or delta.obsolete or delta.progress:
             store.write(work)

@@ -54,12 +54,12 @@ class SettleThread:
         tries = 0
         while not stopping.is_set():
             self._is_collecting = False
-            if not self._launcher.result_count:
+            if not self._launcher.results:
                 self._waker.wait(max_sleep_s)
                 continue
             # The one rule: a batch is written when it is full, or some milliseconds after its first result.
             self._is_collecting = True
-            if self._launcher.result_count < SETTLE_BATCH_RESULTS:
+            if len(self._launcher.results) < SETTLE_BATCH_RESULTS:
                 self._waker.wait(SETTLE_WAIT_S)
             try:
                 self.settle_results()
@@ -70,7 +70,7 @@ class SettleThread:
 
     def on_result(self) -> None:
         """Wake the thread: a result arrived. While it collects, only a full batch wakes it."""
-        if not self._is_collecting or self._launcher.result_count >= SETTLE_BATCH_RESULTS:
+        if not self._is_collecting or len(self._launcher.results) >= SETTLE_BATCH_RESULTS:
             self._waker.wake()
 
     def wake(self) -> None:
@@ -79,10 +79,10 @@ class SettleThread:
 
     def settle_results(self) -> None:
         """Write the results that have arrived; report whether they give the tick something to do."""
-        if not self._launcher.result_count:
+        if not self._launcher.results:
             return
         began, now = self._clock.monotonic(), self._store.now()
-        results = self._launcher.take_results()
+        results = self._launcher.results.take()
         if self._launcher.pop_is_awaited():
             # Only after the results were taken: before, the tick would look too early and not be woken again.
             self._on_capacity()
@@ -102,9 +102,9 @@ class SettleThread:
             self._launcher.output_buffer.write_final(self._store, now=now)
             facts = settle_batch(self._store, results, now=now)
         except Exception:
-            self._launcher.put_back_results(results)
+            self._launcher.results.put_back(results)
             raise
-        self._launcher.confirm_written(results)
+        self._launcher.results.confirm(results)
         return facts
 
 

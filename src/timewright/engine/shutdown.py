@@ -83,7 +83,7 @@ class Shutdown:
         self._launcher.stop_all()
         self._drain(until=self._monotonic() + grace.total_seconds())
         running = self._release_remaining()
-        unwritten = self._launcher.unwritten_count
+        unwritten = self._launcher.results.total
         is_unavailable = self._is_unavailable
         store_error = (self._health.last_error or "it blocks") if unwritten or is_unavailable else ""
         join_threads(self._store_wait_s)
@@ -127,7 +127,7 @@ class Shutdown:
 
     def _settle(self) -> None:
         """Write results on a thread that can be abandoned, because the store may block."""
-        if not self._launcher.result_count or (self._settling is not None and self._settling.is_alive()):
+        if not self._launcher.results or (self._settling is not None and self._settling.is_alive()):
             return
         if self._workers_ended is None:
             self._settle_results()
@@ -147,7 +147,7 @@ class Shutdown:
         outcome = Released(reason=StopReason.RELEASED.value, interrupted=True)
         running = {id(one) for one in self._launcher.in_flight_runs() if must_return(one.work)}
         left = [one for one in self._launcher.abandon_all() if id(one) not in running]
-        self._launcher.put_back_results(
+        self._launcher.results.put_back(
             [AttemptResult(run=one.lease.run, outcome=outcome, started_at=one.started_at) for one in left]
         )
         self._settle()

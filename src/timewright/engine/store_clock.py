@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from timewright.core.facts import ClockStepped, Fact
-from timewright.core.moments import DAY
+from timewright.core.moments import DAY, ZERO
 from timewright.engine.constants import CHECK_INTERVAL
 from timewright.ledger.pauses import end_clock_pauses, pause_for_clock, pull_back_schedules
 from timewright.ports import Clock, Ids, Store
@@ -25,6 +25,7 @@ class StoreClock:
         self.last_now = datetime.min.replace(tzinfo=UTC)
         self.has_read = False
         self.is_frozen = False
+        self._freeze_reported = False
         self._last_monotonic = 0.0
         self._store = store
         self._clock = clock
@@ -47,9 +48,11 @@ class StoreClock:
         self.last_now, self._last_monotonic, self.has_read = now, monotonic_now, True
         if is_first:
             return now, asked_at, facts
+        # Whatever the host's clock says: sleeping until shortly after a clock that stands still is spinning.
+        self.is_frozen = moved <= ZERO < elapsed
         step = self._report_freeze_once(moved - elapsed, now=now, stands_still=moved < elapsed / 2)
         if abs(step) >= CLOCK_STEP_THRESHOLD:
-            treated_as = "outage" if step > timedelta(0) else "hold"
+            treated_as = "outage" if step > ZERO else "hold"
             facts.append(ClockStepped(at=now, by_seconds=step.total_seconds(), treated_as=treated_as))
         return now, asked_at, facts
 
@@ -84,7 +87,7 @@ class StoreClock:
         """If the host clock steps back, the store clock freezes until it catches up; reported once."""
         behind = self._clock.now() - now
         if behind > -CLOCK_STEP_THRESHOLD:
-            self.is_frozen = False
+            self._freeze_reported = False
         elif stands_still:
-            step, self.is_frozen = timedelta(0) if self.is_frozen else behind, True
+            step, self._freeze_reported = ZERO if self._freeze_reported else behind, True
         return step

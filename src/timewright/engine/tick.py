@@ -24,6 +24,7 @@ from timewright.ledger.records.schedule_states import load_states
 from timewright.ledger.settle import reclaim, release_held_runs
 from timewright.ports import Ids, Store, Transaction
 from timewright.ports.overview import PendingWork
+from timewright.ports.rows import LeasedRuns
 
 NotifyFacts = Callable[[Sequence[Fact]], None]
 
@@ -61,7 +62,7 @@ class Tick:
         self.policies = policies
         self.fleet = fleet
         # Set by any thread after an error of the store, cleared by the tick before it asks the store.
-        self.has_unknown_grants = False
+        self.may_have_unknown_leases = False
 
     def run(
         self, *, now: datetime, monotonic_now: float, notify: NotifyFacts, commit_at: datetime | None = None
@@ -83,11 +84,14 @@ class Tick:
                     return False
                 launch(_leases(admitted), facts=admitted.facts)
                 more_due = more_due or admitted.more_due
+        if commit_at is not None and more_due:
+            # Perhaps the connection broke before the instant: the next tick reads the clock, then leases.
+            return True
         if is_due or self.pending.is_stale:
             work = self.pending.query(now=now)
         leased = self.lease(work, policy_file, now=now)
         launch(leased.leases, facts=leased.facts)
-        if self.has_unknown_grants and self.launcher.is_open:
+        if self.may_have_unknown_leases and self.launcher.is_open:
             launch(self.adopt_unknown_leases(now=now))
         return more_due or bool(leased.leases)
 
@@ -149,17 +153,20 @@ class Tick:
     def adopt_unknown_leases(self, *, now: datetime) -> list[Lease]:
         """Return leases that the store assigns to us and the launcher does not know.
 
-        The commit succeeded, but the connection broke before its answer arrived.
+        The commit succeeded, but the connection broke before its answer arrived. What is known is read before
+        the store: a run that is settled in between is known, and must not be started a second time.
         """
+        known = self.launcher.known_leases()
 
         def work(tx: Transaction) -> list[Lease]:
-            unknown = [run for run in tx.leased_runs(holder=self.holder) if not self.launcher.has_lease(run)]
+            leased = tx.select_runs(LeasedRuns(holder=self.holder))
+            unknown = [run for run in leased if (run.id, run.fence) not in known]
             live = [run for run in unknown if run.lease_until is not None and run.lease_until > now]
             terms = load_terms(tx, live)
             return [Lease(run=r, schedule=terms[r.id].schedule, terms=terms[r.id].terms) for r in live]
 
         found = self.store.read(work)
-        self.has_unknown_grants = False
+        self.may_have_unknown_leases = False
         return found
 
     def launch(

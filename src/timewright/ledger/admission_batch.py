@@ -265,7 +265,7 @@ class AdmissionBatch:
             if run.id in new:
                 links.append((run.id, before))
                 previous[run.schedule_id] = run.id
-        self._tx.relink_runs(links)
+        self._tx.repair_history(relink=links)
         self._runs = [run for run in self._runs if run.id in new]
         self._updates = [
             replace(update, last_run=previous.get(update.schedule_id, "")) for update in self._updates

@@ -60,7 +60,7 @@ def admit_due(
     decided at its instant, or the store's clock does not reach it, nothing is written.
     """
     check_shard(shard)
-    lease_batch = ids.new("lease", now=now) if local_capacity is not None else ""
+    lease_batch_id = ids.new("lease", now=now) if local_capacity is not None else ""
 
     def work(tx: Transaction) -> AdmissionResult:
         due = tx.due_schedules(now=now - overdue_by, limit=limit, since=since, shard=shard)
@@ -69,20 +69,22 @@ def admit_due(
         count = len(due)
         pauses = load_pauses(tx, now=now, records=due) if due else None
         due = set_aside_paused(tx, due, pauses) if pauses is not None else due
-        due, aside = fleet.split(tx, due, now=now) if fleet is not None else (due, [])
+        due, unplaced = fleet.set_aside_unplaced(tx, due, now=now) if fleet is not None else (due, [])
         calendars = load_calendars(tx, [d.schedule for d in due])
         can_lease = local_capacity is not None and _keeps_order(due, free_slots=local_capacity.capacity)
         capacity = local_capacity if can_lease else None
         # Runs that start here may take slots of runs that ended while we waited for the store.
         decided_at = max(now, tx.now()) if due and capacity is not None else now
         batch = AdmissionBatch(
-            tx, ids=ids, now=decided_at, local_capacity=capacity, lease_batch=lease_batch, pauses=pauses
+            tx, ids=ids, now=decided_at, local_capacity=capacity, lease_batch=lease_batch_id, pauses=pauses
         )
         batch.load_follow_ups(due)
         batch.decide_all(due, calendars)
-        told = deliver_facts(tx, batch.facts, {one.schedule.id: one.schedule for one in due}, now=decided_at)
+        delivered = deliver_facts(
+            tx, batch.facts, {one.schedule.id: one.schedule for one in due}, now=decided_at
+        )
         return AdmissionResult(
-            facts=(*batch.facts, *aside, *told),
+            facts=(*batch.facts, *unplaced, *delivered),
             leased=batch.leased_runs(),
             schedules_read=count,
             more_due=count >= limit or batch.more,
@@ -100,7 +102,7 @@ def admit_due(
             return AdmissionResult(more_due=True)
         # The lease ids were chosen before the commit, so the store can tell whether it succeeded.
         holder = local_capacity.holder
-        found = store.read(lambda tx: find_leased_batch(tx, lease_batch, holder=holder, now=now))
+        found = store.read(lambda tx: find_leased_batch(tx, lease_batch_id, holder=holder, now=now))
         leased = tuple((one.run, one.schedule) for one in found.leases if one.schedule is not None)
         return AdmissionResult(facts=found.facts, leased=leased, more_due=True)
 

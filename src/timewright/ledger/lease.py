@@ -34,6 +34,8 @@ from timewright.ledger.queues.policies import PolicyFile
 from timewright.ledger.records.schedule_states import KeptState
 from timewright.ledger.run_ends import apply_finished_runs
 from timewright.ports import Grant, Ids, Renewal, Renewed, RunChange, RunFilter, Store, Transaction
+from timewright.ports.attempt_output import RunProgress
+from timewright.ports.rows import LeasedRuns, QueuedRuns
 
 MAX_PLANNED_RUNS = 10_000
 MAX_FINISHED_SHOWN = 1000
@@ -125,7 +127,7 @@ def plan_queue(
 
     def work(tx: Transaction) -> tuple[LeasePlan, QueuePolicy]:
         policy = load_queue_policy(tx, namespace, queue)
-        runs = tx.queue_runs(namespace, queue, limit=MAX_PLANNED_RUNS)
+        runs = tx.select_runs(QueuedRuns(namespace, queue, limit=MAX_PLANNED_RUNS))
         limits = tx.get_limits(
             {key for run in runs for key in run.limit_keys} | {queue_limit_key(namespace, queue)}
         )
@@ -167,25 +169,23 @@ def add_checkpoints(tx: Transaction, leases: Sequence[Lease]) -> Sequence[Lease]
     again = [one.run.id for one in leases if one.run.fence > 1]
     if not again:
         return leases
-    found = tx.get_run_progress(again)
+    found = tx.get_run_rows(RunProgress, again)
     return [
-        replace(one, checkpoint=found[one.run.id].checkpoint) if one.run.id in found else one
+        replace(one, checkpoint=found[one.run.id][0].checkpoint) if one.run.id in found else one
         for one in leases
     ]
 
 
-def renew_leases(
-    store: Store, renewals: Sequence[Renewal], *, now: datetime
-) -> tuple[list[Renewed], list[Renewal]]:
+def renew_leases(store: Store, renewals: Sequence[Renewal]) -> tuple[list[Renewed], list[Renewal]]:
     """Renew leases; return the renewed ones and the lost ones."""
-    kept = store.write(lambda tx: tx.renew_leases(renewals, now=now))
+    kept = store.write(lambda tx: tx.renew_leases(renewals))
     held = {(r.run_id, r.fence) for r in kept}
     return kept, [r for r in renewals if (r.run_id, r.fence) not in held]
 
 
 def find_leased_batch(tx: Transaction, batch: str, *, holder: str, now: datetime) -> LeaseResult:
     """The leases of a batch of lease ids, for a caller that does not know whether its commit succeeded."""
-    mine = [run for run in tx.leased_runs(holder=holder) if run.lease_id.startswith(f"{batch}-")]
+    mine = [run for run in tx.select_runs(LeasedRuns(holder=holder)) if run.lease_id.startswith(f"{batch}-")]
     return _build_result(mine, load_terms(tx, mine), now=now, more=True)
 
 

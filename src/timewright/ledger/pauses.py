@@ -106,9 +106,11 @@ def _pull_back(tx: Transaction, *, ids: Sequence[str], now: datetime) -> int:
         # Without a row from that time, a person has skipped occurrences ahead.
         if later:
             ran = [run for run in later if run.state is not RunState.SKIPPED]
-            tx.delete_runs([run.id for run in later if run.state is RunState.SKIPPED])
             chain = [before.id if before is not None else "", *(run.id for run in ran)]
-            tx.relink_runs(list(zip(chain[1:], chain, strict=False)))
+            tx.repair_history(
+                delete=[run.id for run in later if run.state is RunState.SKIPPED],
+                relink=list(zip(chain[1:], chain, strict=False)),
+            )
             decided = min(before.last_of or before.planned_at, now) if before is not None else now
             progress = progress_after_clock_return(record, calendars, decided=decided)
             updates.append(ProgressUpdate(record.schedule.id, progress, chain[-1]))

@@ -18,6 +18,7 @@ from timewright.ledger.dependencies.follow_ups import notify_downstream
 from timewright.ledger.fact_builders import run_fields, skipped_fact
 from timewright.ledger.workflow_runs.advance import stop_workflows
 from timewright.ports import RunChange, RunFilter, Transaction
+from timewright.ports.rows import LiveRuns
 
 PAGE_ROWS = 1_000
 
@@ -42,7 +43,7 @@ def cancel_for_replacement(tx: Transaction, schedule: Schedule, *, now: datetime
     Occurrences that were caught up in one pass are not replaced while some of them wait: the newer run waits
     behind them.
     """
-    live = tx.live_runs([schedule.id])
+    live = tx.select_runs(LiveRuns([schedule.id]))
     # Read again under lock: another process may have leased or released one of them since.
     current = list(tx.get_runs([run.id for run in live], lock=True).values()) if live else []
     # Judged by the definition under which it was admitted: an edit does not change what was missed.

@@ -26,6 +26,7 @@ from timewright.ledger.dependencies.follow_ups import notify_downstream
 from timewright.ledger.fact_builders import run_fields, schedule_moved_fact, schedule_stopped_fact
 from timewright.ledger.lookups import CalendarLookup, load_calendars, lock_readable_schedules
 from timewright.ports import ProgressUpdate, RunChange, ScheduleRecord, Transaction
+from timewright.ports.rows import ReleasableRuns
 
 MAX_RELEASED_RUNS = 100
 
@@ -124,7 +125,7 @@ def release_held(
 
     It fires from now on: until now it waited for its predecessor and was not late.
     """
-    first = tx.releasable_runs(limit=limit, schedule_ids=schedule_ids)
+    first = tx.select_runs(ReleasableRuns(limit=limit, schedule_ids=schedule_ids))
     released = tx.change_runs([_released(run, now=now) for run in first])
     return [RunFreed(**run_fields(run, now=now)) for run in first if run.id in released]
 

@@ -145,13 +145,15 @@ def _cursor_after_edit(
 
 
 def _cursor_of_new_plan(record: ScheduleRecord, schedule: Schedule, *, now: datetime) -> datetime | None:
-    """The cursor for a new plan if future occurrences of the old one were skipped by hand, else None.
+    """The cursor for a new plan if it does not follow the old one, else None.
 
-    The cursor lies behind those occurrences; the new plan may have others before it.
+    If future occurrences were skipped by hand, the cursor lies behind them, and the new plan may have others
+    before it. A manual schedule has no occurrences, and its cursor stays at its creation.
     """
     is_ahead = record.progress.cursor > now + max_early(record.schedule)
+    begins_now = is_ahead or isinstance(record.schedule.trigger, Manual)
     differs = any(getattr(schedule, field) != getattr(record.schedule, field) for field in _PLAN_FIELDS)
-    return max(now, initial_progress(schedule).cursor) if is_ahead and differs else None
+    return max(now, initial_progress(schedule).cursor) if begins_now and differs else None
 
 
 def progress_when_paused(
@@ -191,7 +193,7 @@ def check_adaptive(schedule: Schedule) -> None:
             field="adaptive",
             value=False,
             rule="only adaptive schedules accept hints",
-            fix=f"schedule update {schedule.name} --adaptive",
+            fix=f"schedule update {schedule.name} with adaptive: true",
         )
 
 
@@ -243,12 +245,15 @@ def progress_without_hints(
     pause = record.progress.hints.pause
     ended_pause = replace(pause, until=min(pause.until, now)) if pause is not None else None
     progress = replace(record.progress, hints=Hints(pause=ended_pause))
-    if progress.state is not ScheduleState.ACTIVE:
-        # A pause by hand goes on, perhaps to an earlier end than the hinted one.
-        is_timed = progress.paused_until is not None
-        return _plan(record.schedule, progress, calendars, now=now) if is_timed else progress
-    interval = record.progress.hints.interval
     is_due = _is_due(progress, now=now)
+    if progress.state is not ScheduleState.ACTIVE:
+        if progress.paused_until is None or (is_due and progress.paused_until <= now):
+            return progress
+        # A pause by hand goes on, perhaps to an earlier end than the hinted one, or ends now.
+        return apply_decision(
+            record.schedule, progress, Decision(max(progress.paused_until, now), Source.PAUSED)
+        )
+    interval = record.progress.hints.interval
     if is_due or replaced_at(record.schedule, record.progress) is not None:
         # The next admission needs to know until when the interval hint replaced the trigger.
         ended = replace(interval, expires_at=min(interval.expires_at, now)) if interval is not None else None

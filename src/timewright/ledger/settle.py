@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from msgspec import Struct
@@ -31,7 +31,17 @@ from timewright.core.run.lifecycle import (
     stop_deadline,
 )
 from timewright.core.run.needs import runs_command
-from timewright.core.run.run import HOLDER_DIED, Cancelled, Failed, Lost, Reason, Run, RunState, Succeeded
+from timewright.core.run.run import (
+    HOLDER_DIED,
+    Attempt,
+    Cancelled,
+    Failed,
+    Lost,
+    Reason,
+    Run,
+    RunState,
+    Succeeded,
+)
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.errors import NotAllowed, NotFound, OutcomeUnknown
 from timewright.ledger.alerts.deliveries import deliver_facts
@@ -112,14 +122,14 @@ def cancel(
 
     def work(tx: Transaction) -> tuple[Fact, ...]:
         run, _ = _lock_run(tx, run_id)
-        under = load_terms(tx, [run])[run.id]
+        found = load_terms(tx, [run])[run.id]
         why = reason or Reason.BY_HAND.value
         tx.add_audit([_audit_entry(run, "run.cancel", actor=actor, origin=origin, reason=reason, now=now)])
         if run.state is RunState.LEASED and run.holder == HELD_BY_WAIT:
             ended = AttemptResult(run=run, outcome=Cancelled(reason=why), started_at=run.leased_at)
             return _settle(tx, [ended], now=now).facts
         if run.state is RunState.LEASED:
-            until = stop_deadline(run, under.terms.target, under.terms.lease, now=now)
+            until = stop_deadline(run, found.terms.target, found.terms.lease, now=now)
             until = cancel_deadline(tx, run, until)
             tx.request_cancel([(run.id, until)], at=now, reason=why)
             ends = settle_workflows(
@@ -129,7 +139,7 @@ def cancel(
         after = replace(run, state=next_run_state(run.state, RunEvent.CANCEL), reason=why, finished_at=now)
         _change_run(tx, after, run)
         waited = run.state in (RunState.READY, RunState.HELD)
-        ends = apply_finished_runs(tx, [(after, under.schedule)], now=now) if waited else []
+        ends = apply_finished_runs(tx, [(after, found.schedule)], now=now) if waited else []
         if run.parent:
             ends += settle_workflows(
                 tx, advance_workflows(tx, [after], was_parked=not waited, now=now), now=now
@@ -178,6 +188,10 @@ def _restart(
 def _settle(
     tx: Transaction, results: Sequence[AttemptResult], *, now: datetime, again: bool = False
 ) -> SettleResult:
+    """Decide and write the ends of attempts, and what follows for schedules, workflows and budgets.
+
+    `again` says that the results may have been committed before: those are not written, but reported.
+    """
     newest = _newest(results)
     terms = load_terms(tx, [result.run for result in newest.values()])
     launched = launch_workflows(tx, newest, terms, now=now)
@@ -192,16 +206,10 @@ def _settle(
             i: replace(result, outcome=judged.outcomes.get(i, result.outcome))
             for i, result in to_settle.items()
         }
-    cancelled = _cancel_requested(tx, to_settle.values())
-    settlements = {
-        i: settle_quiet(result.run, result.outcome, started_at=result.started_at, now=now)
-        if i in judged.quiet
-        else _settlement(result, terms[i], cancelled=cancelled.get(i), now=now)
-        for i, result in to_settle.items()
-    }
+    settlements = _decide(tx, to_settle, terms, quiet=judged.quiet, now=now)
     written = tx.settle_runs([(s.run, s.attempt) for s in settlements.values()])
     if files := [one for i in written for one in getattr(to_settle[i].outcome, "artifacts", ())]:
-        tx.add_artifacts(files)
+        tx.put_run_rows(files)
     if judged.quiet:
         fold_quiet_runs(tx, [settlements[i] for i in judged.quiet if i in written], terms)
     save_states(tx, judged.states, {one.id: one.namespace for one in _schedules_of(terms).values()}, now=now)
@@ -230,6 +238,24 @@ def _settle(
         ]
         facts += settle_charges(tx, leases, now=now)
     return SettleResult(facts=tuple(facts), stale=tuple(r.run.id for r in stale), ended=tuple(ended))
+
+
+def _decide(
+    tx: Transaction,
+    results: Mapping[str, AttemptResult],
+    terms: Mapping[str, RunTerms],
+    *,
+    quiet: Container[str],
+    now: datetime,
+) -> dict[str, Settlement]:
+    """What each result means for its run, by run id; a quiet answer counts as a skipped occurrence."""
+    cancelled = _cancel_requested(tx, results.values())
+    return {
+        i: settle_quiet(result.run, result.outcome, started_at=result.started_at, now=now)
+        if i in quiet
+        else _settlement(result, terms[i], cancelled=cancelled.get(i), now=now)
+        for i, result in results.items()
+    }
 
 
 def _as_ended(settlement: Settlement) -> Run:
@@ -291,7 +317,7 @@ def _written_before(tx: Transaction, missing: Sequence[Settlement]) -> set[str]:
     """The runs whose attempt is already stored with the same outcome: their result came twice."""
     if not missing:
         return set()
-    ends = tx.get_attempts([s.run.id for s in missing])
+    ends = tx.get_run_rows(Attempt, [s.run.id for s in missing])
     return {
         s.run.id
         for s in missing

@@ -17,6 +17,7 @@ from timewright.ledger.queues.limits import define_stored_limits
 from timewright.ledger.schedule_progress import progress_when_created
 from timewright.ledger.workflow_runs.records import VERSION, WORKFLOW
 from timewright.ports import ScheduleFilter, ScheduleRecord, ScheduleWrite, Store, StoredObject, Transaction
+from timewright.ports.rows import LiveRuns
 
 COPIED_OBJECTS = (CALENDAR, LIMIT, QUEUE, BUDGET, PROVIDER, WORKFLOW, VERSION)
 PAGE_ROWS = 1000
@@ -51,7 +52,7 @@ def copy_fleet(
     def read(tx: Transaction) -> tuple[list[ScheduleRecord], list[Run]]:
         records = [one for one in read_fleet(tx, namespace) if one.schedule.name not in without]
         ids = [one.schedule.id for one in records]
-        return records, list(tx.live_runs(ids)) if ids and not restart else []
+        return records, list(tx.select_runs(LiveRuns(ids))) if ids and not restart else []
 
     records, runs = source.read(read)
     if restart:

@@ -83,12 +83,14 @@ def not_found(
     noun: str, wanted: str, known: Iterable[str], *, list_command: str, field: str = ""
 ) -> NotFound:
     """Build the NotFound error for an unknown name, with similar names as a suggestion."""
-    near = get_close_matches(wanted[:255], list(known), n=MAX_SUGGESTIONS, cutoff=0.5)
+    by_folded = {name.casefold(): name for name in known}
+    folded = get_close_matches(wanted[:255].casefold(), list(by_folded), n=MAX_SUGGESTIONS, cutoff=0.5)
+    near = [by_folded[name] for name in folded]
     return NotFound(
         f"no {noun} {wanted[:255]!r}",
         field=field or noun,
         value=wanted[:255],
-        rule=f"a {noun} of this namespace",
+        rule=f"{'an' if noun[0] in 'aeio' else 'a'} {noun} of this namespace",
         fix=f"did you mean {' or '.join(near)}?"
         if near
         else f"{list_command} shows the {'ids' if noun == 'run' else 'names'}",

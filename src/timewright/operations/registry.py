@@ -40,6 +40,8 @@ VERB_ALIASES = {
     "remove": "delete",
     "rm": "delete",
     "ls": "list",
+    "output": "logs",
+    "log": "logs",
     "all": "list",
     "show": "get",
     "describe": "get",
@@ -285,6 +287,7 @@ class OperationRegistry:
         try:
             return self._operations[name]
         except KeyError:
+            name = str(name)
             noun, _, verb = name[:64].rpartition(" ")
             wanted = f"{noun} {VERB_ALIASES.get(verb, verb)}"
             near = get_close_matches(wanted, self._operations, n=1, cutoff=0.4)

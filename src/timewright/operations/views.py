@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from timewright.core.budgets.budgets import Charge
 from timewright.core.recurrence.triggers import AnyTrigger, Manual, zone_of
 from timewright.core.run.run import Attempt, Run, RunState, run_idempotency_key
 from timewright.core.schedule.decision import Candidate, Decision, Source
@@ -155,6 +156,8 @@ class RunDetail(Struct, frozen=True, kw_only=True):
     external_ids: tuple[ExternalId, ...] = ()
     """What an external executor calls the run, by attempt."""
     checkpoint: Any = None
+    warnings: tuple[str, ...] = ()
+    """In the answer of `schedule run`: why the run was skipped, and what to do."""
 
 
 def build_schedule_detail(tx: Transaction, snapshot: ScheduleSnapshot, *, now: datetime) -> ScheduleDetail:
@@ -306,10 +309,10 @@ def summarize_runs(tx: Transaction, runs: Sequence[Run]) -> tuple[RunSummary, ..
     """Return runs as a list shows them, with the names of their schedules and their first starts."""
     names, starts = schedule_names_of(tx, runs), first_starts_of(tx, runs)
     running = [run.id for run in runs if run.state is RunState.LEASED]
-    progress = tx.get_run_progress(running) if running else {}
+    progress = tx.get_run_rows(RunProgress, running) if running else {}
 
     def summarize(run: Run) -> RunSummary:
-        name, reported = names.get(run.schedule_id, ""), progress.get(run.id)
+        name, (reported,) = names.get(run.schedule_id, ""), progress.get(run.id, (None,))
         return summarize_run(run, schedule=name, first_started_at=starts.get(run.id), progress=reported)
 
     return tuple(map(summarize, runs))
@@ -318,7 +321,7 @@ def summarize_runs(tx: Transaction, runs: Sequence[Run]) -> tuple[RunSummary, ..
 def first_starts_of(tx: Transaction, runs: Iterable[Run]) -> Mapping[str, datetime]:
     """Return the first starts of the runs that were leased more than once."""
     leased_again = [run.id for run in runs if run.fence > 1]
-    attempts = tx.get_attempts(leased_again) if leased_again else {}
+    attempts = tx.get_run_rows(Attempt, leased_again) if leased_again else {}
     starts = {
         run_id: [one.started_at for one in ended if one.started_at] for run_id, ended in attempts.items()
     }
@@ -326,8 +329,9 @@ def first_starts_of(tx: Transaction, runs: Iterable[Run]) -> Mapping[str, dateti
 
 
 def build_run_detail(tx: Transaction, run: Run) -> RunDetail:
-    """Return a run with its attempts, charges and note."""
-    reported = tx.get_run_progress([run.id]).get(run.id) if run.fence else None
+    """Return a run with its attempts, charges and note; only one that was leased has rows of leases."""
+    leased = [run.id] if run.fence else []
+    (reported,) = tx.get_run_rows(RunProgress, leased).get(run.id, (None,)) if leased else (None,)
     return RunDetail(
         run=summarize_runs(tx, [run])[0],
         key=run_idempotency_key(run),
@@ -339,11 +343,11 @@ def build_run_detail(tx: Transaction, run: Run) -> RunDetail:
         parent=run.parent,
         payload=run.payload,
         trail=run.trail,
-        attempts=tx.get_attempts([run.id]).get(run.id, ()),
-        charges=_list_charges(tx, run),
+        attempts=tx.get_run_rows(Attempt, leased).get(run.id, ()) if leased else (),
+        charges=_list_charges(tx, run) if leased else (),
         note=run_note(tx, run),
         checkpoint=reported.checkpoint if reported is not None else None,
-        external_ids=tuple(tx.find_external_ids(run_ids=[run.id])),
+        external_ids=tx.get_run_rows(ExternalId, leased).get(run.id, ()) if leased else (),
     )
 
 
@@ -360,7 +364,7 @@ def _list_charges(tx: Transaction, run: Run) -> tuple[RunCharge, ...]:
             used=budgets[one.budget].format_amount(one.used),
             held=budgets[one.budget].format_amount(one.held) if one.held else "",
         )
-        for one in tx.get_charges([run.id])
+        for one in tx.get_run_rows(Charge, [run.id]).get(run.id, ())
         if one.budget in budgets
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from msgspec import Struct
 
 
@@ -69,3 +71,11 @@ class HostInfo(Struct, frozen=True, kw_only=True):
     extras: dict[str, bool] = {}
     zone_data: str = ""
     bundled_zone_data: str = ""
+
+
+@cache
+def package_version() -> str:
+    """The installed version of Timewright; cached, because reading it parses the package's metadata."""
+    from importlib.metadata import version
+
+    return version("timewright")

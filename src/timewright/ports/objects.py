@@ -14,6 +14,7 @@ from timewright.core.schedule.pauses import Pause
 from timewright.ports.rows import (
     AuditCheck,
     AuditEntry,
+    IncidentFilter,
     Page,
     StoredObject,
 )
@@ -22,8 +23,29 @@ from timewright.ports.rows import (
 GLOBAL_NAMESPACE = "*"
 
 
+class AlertRow(NamedTuple):
+    """A row that incidents are decided from; what the fields mean depends on `source`."""
+
+    source: str
+    namespace: str
+    subject: str
+    name: str
+    group: str
+    number: int
+    at: datetime
+    extra: str
+
+
+class StoredChannel(NamedTuple):
+    """A channel with its namespace and name; None if its row cannot be read."""
+
+    namespace: str
+    name: str
+    channel: Channel | None
+
+
 class ObjectQueries(Protocol):
-    """Queries for named objects, budgets, the audit log and single values of the store."""
+    """Queries for named objects, budgets, incidents, channels, the audit log and single values."""
 
     def put_objects(self, rows: Sequence[StoredObject], *, replaces: Mapping[str, int] | None = None) -> None:
         """Write objects. Raises Conflict if `replaces` names a revision other than the last."""
@@ -46,10 +68,6 @@ class ObjectQueries(Protocol):
 
     def delete_object(self, kind: str, *, namespace: str, name: str) -> bool:
         """Delete an object; returns whether it existed."""
-        ...
-
-    def prune_objects(self, kind: str, *, namespace: str, older_than: datetime, limit: int = 100) -> int:
-        """Delete the first objects of a kind that were written before an instant; returns how many."""
         ...
 
     def read_budgets(self, *, needed: Callable[[], bool] | None = None) -> BudgetCatalog:
@@ -75,10 +93,6 @@ class ObjectQueries(Protocol):
 
     def add_charges(self, charges: Sequence[Charge]) -> None:
         """Insert the charges of leases and add them to their accounts."""
-        ...
-
-    def get_charges(self, run_ids: Iterable[str], *, open_only: bool = False) -> list[Charge]:
-        """Return the charges of runs; with `open_only`, those whose actual use is not known yet."""
         ...
 
     def close_charges(self, known: Mapping[Charge, Charge]) -> None:
@@ -140,41 +154,12 @@ class ObjectQueries(Protocol):
         """Write a single value about the store."""
         ...
 
-    def list_meta(self, prefix: str, *, after: str = "", limit: int = 1000) -> list[tuple[str, str]]:
-        """Return a page of store values whose names begin with `prefix`, by name."""
-        ...
-
     def lock(self, name: str) -> None:
         """Lock a name against other writers until the transaction ends: `links`, `budgets`, a caller's key.
 
         With the links locked, two writers cannot form a cycle together. A new name gets an empty value.
         """
         ...
-
-
-class AlertRow(NamedTuple):
-    """A row that incidents are decided from; what the fields mean depends on `source`."""
-
-    source: str
-    namespace: str
-    subject: str
-    name: str
-    group: str
-    number: int
-    at: datetime
-    extra: str
-
-
-class StoredChannel(NamedTuple):
-    """A channel with its namespace and name; None if its row cannot be read."""
-
-    namespace: str
-    name: str
-    channel: Channel | None
-
-
-class AlertQueries(Protocol):
-    """Queries for incidents and channels."""
 
     def claim_alert_check(self, *, now: datetime, before: datetime) -> bool:
         """Take the right to look for incidents; false if another process looked after `before`."""
@@ -190,18 +175,8 @@ class AlertQueries(Protocol):
         """Insert incidents, or change open ones; returns the ids that were written."""
         ...
 
-    def find_incidents(
-        self, namespace: str | None, *, open_only: bool, limit: int = 50, cursor: str = ""
-    ) -> Page:
+    def find_incidents(self, which: IncidentFilter) -> Page:
         """Return a page of incidents, newest first."""
-        ...
-
-    def get_incident(self, incident_id: str) -> Incident | None:
-        """Return an incident by its id."""
-        ...
-
-    def prune_incidents(self, *, before: datetime) -> None:
-        """Delete incidents that closed before an instant."""
         ...
 
     def read_channels(self) -> tuple[StoredChannel, ...]:

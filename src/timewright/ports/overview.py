@@ -130,10 +130,6 @@ class OverviewQueries(Protocol):
         """Count runs by state, each up to `max_count`."""
         ...
 
-    def next_schedule_ids(self, namespace: str, *, until: datetime, limit: int) -> list[str]:
-        """Return the ids of the schedules with the earliest wake-ups, earliest first."""
-        ...
-
     def recent_runs(
         self, schedule_ids: Iterable[str], *, limit_each: int, since: datetime | None = None
     ) -> dict[str, tuple[RecentRun, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Literal
 
@@ -146,7 +147,7 @@ class ScheduleFilter(Struct, frozen=True, kw_only=True):
 
 
 class RunFilter(Struct, frozen=True, kw_only=True):
-    """Which runs to list, newest first. With a schedule, its own history is followed.
+    """Which runs to list in pages, newest first. With a schedule, its own history is followed.
 
     `only_manual`, with a schedule, leaves out its occurrences.
     """
@@ -160,6 +161,125 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     until: datetime | None = None
     limit: int = 50
     cursor: str = ""
+
+
+class SchedulesAtStart(Struct, frozen=True):
+    """Active schedules that may have `run_at_start`; a scan, once per start."""
+
+
+class NextSchedules(Struct, frozen=True, kw_only=True):
+    """The schedules of a namespace with the earliest wake-ups, earliest first."""
+
+    namespace: str
+    until: datetime
+    limit: int
+
+
+class SetAsideSchedules(Struct, frozen=True):
+    """Schedules that were set aside, because no instance could run them."""
+
+    limit: int
+
+
+ScheduleSelection = SchedulesAtStart | NextSchedules | SetAsideSchedules
+
+
+class LiveRuns(Struct, frozen=True):
+    """The ready, leased and held runs of schedules, oldest first."""
+
+    schedule_ids: Collection[str]
+
+
+class QueuedRuns(Struct, frozen=True):
+    """The unfinished runs of a queue, in the order of the queue."""
+
+    namespace: str
+    queue: str
+    limit: int
+
+
+class FutureManualRuns(Struct, frozen=True):
+    """Manual runs of schedules for a future instant, earliest first."""
+
+    schedule_ids: Collection[str]
+    limit: int
+
+
+class ReleasableRuns(Struct, frozen=True):
+    """The first held run of each given schedule, or of all, that has no ready or leased run."""
+
+    limit: int
+    schedule_ids: Collection[str] | None = None
+
+
+class FirstReadyRuns(Struct, frozen=True):
+    """The first ready run of each bucket with needs."""
+
+
+class LeasedRuns(Struct, frozen=True, kw_only=True):
+    """Leased runs by id: all, or those of one holder, or with one lease, or only those asked to stop."""
+
+    holder: str = ""
+    lease_id: str | None = None
+    cancel_requested: bool = False
+
+
+class StepRuns(Struct, frozen=True):
+    """The step runs of a workflow run in creation order; optionally only unfinished ones."""
+
+    parent: str
+    unfinished: bool = False
+
+
+class RunsOfStep(Struct, frozen=True, kw_only=True):
+    """Runs without a schedule, planned at an instant, with `first <= dedupe_scope < last`."""
+
+    planned_at: datetime
+    first: str
+    last: str
+
+
+class WaitingSteps(Struct, frozen=True):
+    """The steps of a namespace that wait for an event, or without one for an answer, by id."""
+
+    namespace: str
+    event: str | None = None
+
+
+class RunsWithNeeds(Struct, frozen=True):
+    """Runs of schedules that were recorded as waiting for the schedules they need, by id."""
+
+    schedule_ids: Collection[str]
+
+
+class RunsWithExternalId(Struct, frozen=True):
+    """The runs that an external executor calls by an id."""
+
+    external_id: str
+    limit: int
+
+
+class RunsWithArtifacts(Struct, frozen=True):
+    """The first runs after an id that left artifacts, by id."""
+
+    after: str
+    limit: int
+
+
+RunSelection = (
+    LiveRuns
+    | QueuedRuns
+    | FutureManualRuns
+    | ReleasableRuns
+    | FirstReadyRuns
+    | LeasedRuns
+    | StepRuns
+    | RunsOfStep
+    | WaitingSteps
+    | RunsWithNeeds
+    | RunsWithExternalId
+    | RunsWithArtifacts
+)
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True):
@@ -196,9 +316,40 @@ class StoredObject(Struct, frozen=True, kw_only=True):
 
 
 class PruneRequest(Struct, frozen=True, kw_only=True):
-    """Which finished runs to delete: older than an instant, beyond a count, or beyond a size in bytes."""
+    """Finished runs, oldest first: older than an instant, beyond a count, or beyond a size in bytes."""
 
     older_than: datetime | None = None
     keep_runs: int | None = None
     keep_bytes: int | None = None
     limit: int = 1000
+
+
+class ObjectPrune(Struct, frozen=True, kw_only=True):
+    """The first objects of a kind that were written before an instant."""
+
+    kind: str
+    namespace: str
+    older_than: datetime
+    limit: int = 100
+
+
+class IncidentPrune(Struct, frozen=True):
+    """Incidents that closed before an instant."""
+
+    before: datetime
+
+
+class LimitKeyPrune(Struct, frozen=True):
+    """The rows of keys of limits that were last used before an instant and that no lease holds."""
+
+    before: datetime
+
+
+class IncidentFilter(Struct, frozen=True, kw_only=True):
+    """Which incidents to list, newest first; without a namespace, those of all."""
+
+    namespace: str | None = None
+    incident_id: str = ""
+    open_only: bool = False
+    limit: int = 50
+    cursor: str = ""

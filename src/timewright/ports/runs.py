@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from timewright.core.budgets.budgets import Charge
 from timewright.core.policies.limits import Limit
 from timewright.core.run.leasing import LimitGroup, LimitUsage
 from timewright.core.run.needs import LeaseOffer
@@ -14,14 +15,20 @@ from timewright.ports.attempt_output import AttemptOutput, RunProgress
 from timewright.ports.rows import (
     ExternalId,
     Grant,
+    IncidentPrune,
+    LimitKeyPrune,
+    ObjectPrune,
     Page,
     PruneRequest,
     Renewal,
     Renewed,
     RunChange,
     RunFilter,
+    RunSelection,
 )
 from timewright.ports.workflow import LeaseTransfer
+
+RowOfRun = TypeVar("RowOfRun", Attempt, AttemptOutput, RunProgress, Artifact, ExternalId, Charge)
 
 
 class RunQueries(Protocol):
@@ -40,16 +47,18 @@ class RunQueries(Protocol):
         """End every lease at `until` that was granted beyond `latest`, by a clock that was wrong."""
         ...
 
-    def delete_runs(self, ids: Sequence[str]) -> None:
-        """Delete finished runs and their attempts, to repair a schedule's history."""
-        ...
+    def repair_history(
+        self,
+        *,
+        delete: Sequence[str] = (),
+        fold: Sequence[Run] = (),
+        relink: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """Repair the history of schedules: delete runs, let runs count several occurrences, link runs.
 
-    def fold_runs(self, rows: Sequence[Run]) -> None:
-        """Let skipped runs count the occurrences from their `planned_at` to `last_of`."""
-        ...
-
-    def relink_runs(self, links: Sequence[tuple[str, str]]) -> None:
-        """Set the previous run of runs, to repair a schedule's history."""
+        `delete` are ids of finished runs. The skipped runs of `fold` count the occurrences from their
+        `planned_at` to `last_of`. `relink` are pairs of a run and the run before it.
+        """
         ...
 
     def get_runs(self, ids: Iterable[str], *, lock: bool = False) -> dict[str, Run]:
@@ -64,20 +73,8 @@ class RunQueries(Protocol):
         """Return a page of runs, newest first; unreadable rows are listed apart."""
         ...
 
-    def live_runs(self, schedule_ids: Iterable[str]) -> list[Run]:
-        """Return the ready, leased and held runs of schedules, oldest first."""
-        ...
-
-    def queue_runs(self, namespace: str, queue: str, *, limit: int) -> list[Run]:
-        """Return the unfinished runs of a queue in order, without locking."""
-        ...
-
-    def future_manual_runs(self, schedule_ids: Iterable[str], *, limit: int) -> list[Run]:
-        """Return manual runs of schedules for a future instant, earliest first."""
-        ...
-
-    def releasable_runs(self, *, limit: int, schedule_ids: Iterable[str] | None = None) -> list[Run]:
-        """Return the first held run of each given schedule, or of all, that has no ready or leased run."""
+    def select_runs(self, which: RunSelection) -> list[Run]:
+        """Return the runs that a selection describes, without locking them."""
         ...
 
     def change_runs(self, changes: Sequence[RunChange]) -> set[str]:
@@ -102,10 +99,6 @@ class RunQueries(Protocol):
         """
         ...
 
-    def first_ready_runs(self) -> list[Run]:
-        """Return the first ready run of each bucket with needs, without locking."""
-        ...
-
     def wake_waiting_schedules(self, offer: LeaseOffer, *, now: datetime) -> int:
         """Make the set-aside schedules due that this offer can run; returns how many buckets they had."""
         ...
@@ -114,15 +107,11 @@ class RunQueries(Protocol):
         """Take schedules with these needs out of what is due, until an instant or until one can run them."""
         ...
 
-    def set_aside_schedules(self, *, limit: int) -> list[str]:
-        """Return the ids of schedules that were set aside, because no instance could run them."""
-        ...
-
     def lease_runs(self, grants: Sequence[Grant]) -> list[Run]:
         """Lease ready runs; returns those that were leased."""
         ...
 
-    def renew_leases(self, renewals: Sequence[Renewal], *, now: datetime) -> list[Renewed]:
+    def renew_leases(self, renewals: Sequence[Renewal]) -> list[Renewed]:
         """Renew leases; returns those whose fence still matched."""
         ...
 
@@ -132,15 +121,6 @@ class RunQueries(Protocol):
 
     def transfer_leases(self, rows: Sequence[LeaseTransfer]) -> set[str]:
         """Transfer leases with their fence; returns the ids of runs whose holder still matched."""
-        ...
-
-    def leased_runs(
-        self, *, holder: str = "", lease_id: str | None = None, cancel_requested: bool = False
-    ) -> list[Run]:
-        """Return every leased run, or those of one holder; optionally only those asked to stop.
-
-        With `lease_id`, the run with that lease.
-        """
         ...
 
     def expired_leases(self, *, now: datetime, limit: int, dead_holder: str = "") -> list[Run]:
@@ -178,10 +158,6 @@ class RunQueries(Protocol):
         """Return how many leases hold a limit with a key, and its first keys."""
         ...
 
-    def prune_limit_keys(self, *, before: datetime) -> None:
-        """Delete the rows of keys that were last used before an instant and that no lease holds."""
-        ...
-
     def get_limits(self, keys: Iterable[str], *, lock: bool = False) -> dict[str, LimitUsage]:
         """Return capacity and use of limits; `lock` keeps both unchanged until the transaction ends."""
         ...
@@ -194,50 +170,25 @@ class RunQueries(Protocol):
         """Let deferred runs whose reason begins with `prefix` start now; returns how many."""
         ...
 
-    def get_attempts(self, run_ids: Iterable[str]) -> dict[str, tuple[Attempt, ...]]:
-        """Return the ended attempts of runs, oldest first."""
+    def put_run_rows(self, rows: Sequence[AttemptOutput | RunProgress | Artifact | ExternalId]) -> None:
+        """Write what attempts report and leave behind; the rows are of one kind.
+
+        Output and external ids replace what was written before, and artifacts do not. The progress of a lease
+        that was lost changes nothing.
+        """
         ...
 
-    def put_attempt_output(self, rows: Sequence[AttemptOutput]) -> None:
-        """Write the output of attempts so far, replacing what was written before."""
-        ...
+    def get_run_rows(self, kind: type[RowOfRun], run_ids: Iterable[str]) -> dict[str, tuple[RowOfRun, ...]]:
+        """Return what is recorded about runs, by run, oldest first; a run without such rows is left out.
 
-    def get_attempt_output(self, run_ids: Iterable[str]) -> dict[str, tuple[AttemptOutput, ...]]:
-        """Return the output of the attempts of runs, oldest first."""
+        Kinds are `Attempt` (ended ones), `AttemptOutput`, `RunProgress`, `Artifact`, `ExternalId`, `Charge`.
+        """
         ...
 
     def delete_attempt_output(self, attempts: Sequence[tuple[str, int]]) -> None:
         """Delete the output of attempts by run and fence; the ended attempt keeps it."""
         ...
 
-    def put_run_progress(self, rows: Sequence[RunProgress]) -> None:
-        """Write what leased runs report about their work; a report of a lost lease changes nothing."""
-        ...
-
-    def get_run_progress(self, run_ids: Iterable[str]) -> dict[str, RunProgress]:
-        """Return what runs last reported, by run id; a run that reported nothing is left out."""
-        ...
-
-    def add_artifacts(self, artifacts: Sequence[Artifact]) -> None:
-        """Write references to files of attempts."""
-        ...
-
-    def get_artifacts(
-        self, run_ids: Iterable[str] | None = None, *, after: str = "", limit: int = 1000
-    ) -> list[Artifact]:
-        """Return the artifacts of runs, or the first of all runs after one, by run, attempt and name."""
-        ...
-
-    def put_external_id(self, row: ExternalId) -> None:
-        """Write what an external executor calls the run of an attempt."""
-        ...
-
-    def find_external_ids(
-        self, *, run_ids: Iterable[str] = (), external_id: str = "", limit: int = 1000
-    ) -> list[ExternalId]:
-        """Return the external ids of the attempts of runs, oldest first, or the attempts with an id."""
-        ...
-
-    def prune(self, request: PruneRequest) -> int:
-        """Delete finished runs and their attempts, oldest first; returns how many."""
+    def prune(self, request: PruneRequest | ObjectPrune | IncidentPrune | LimitKeyPrune) -> int:
+        """Delete old rows; returns how many, of those kinds whose number is known."""
         ...

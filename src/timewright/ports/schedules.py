@@ -15,6 +15,7 @@ from timewright.ports.rows import (
     ProgressUpdate,
     ScheduleFilter,
     ScheduleRecord,
+    ScheduleSelection,
     ScheduleWrite,
 )
 
@@ -76,8 +77,8 @@ class ScheduleQueries(Protocol):
         """Return schedules by name, in any state, without their definitions; also unreadable ones."""
         ...
 
-    def find_schedules_at_start(self) -> list[str]:
-        """Return the ids of active schedules that may have `run_at_start`."""
+    def select_schedule_ids(self, which: ScheduleSelection) -> list[str]:
+        """Return the ids of the schedules that a selection describes."""
         ...
 
     def find_schedules(self, which: ScheduleFilter) -> Page:

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 from msgspec import Struct
 
 from timewright.errors import TimewrightError
-from timewright.ports.objects import AlertQueries, ObjectQueries
+from timewright.ports.objects import ObjectQueries
 from timewright.ports.overview import OverviewQueries
 from timewright.ports.runs import RunQueries
 from timewright.ports.schedules import ScheduleQueries
@@ -26,7 +26,6 @@ class Transaction(
     WorkflowQueries,
     ObjectQueries,
     OverviewQueries,
-    AlertQueries,
     Protocol,
 ):
     """All queries of a store inside one transaction."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, Protocol
 
@@ -57,23 +57,8 @@ class WorkflowQueries(Protocol):
         """Return the rows of some or all steps of a workflow run, by step name."""
         ...
 
-    def waiting_steps(self, namespace: str, *, event: str | None = None) -> list[Run]:
-        """Return the steps of a namespace that wait for an event, or without one for an answer.
-
-        They are ordered by id, and found by their needs.
-        """
-        ...
-
     def delete_steps(self, parents: Iterable[str]) -> None:
         """Delete the step rows of workflow runs."""
-        ...
-
-    def child_runs(self, parent: str, *, unfinished: bool = False) -> list[Run]:
-        """Return the step runs of a workflow run in creation order; optionally only unfinished ones."""
-        ...
-
-    def find_runs_by_dedupe_scope(self, planned_at: datetime, *, first: str, last: str) -> list[Run]:
-        """Return unscheduled runs planned at an instant with `first <= dedupe_scope < last`."""
         ...
 
     def read_run_end_effects(self, schedule_ids: Iterable[str] = ()) -> RunEndEffects:
@@ -89,42 +74,26 @@ class WorkflowQueries(Protocol):
         """
         ...
 
-    def replace_links(self, downstream: str, links: Sequence[Link]) -> None:
-        """Replace all upstream links of a schedule."""
+    def replace_links(
+        self, downstream: str, links: Sequence[Link], *, delete_follow_ups: bool = False
+    ) -> None:
+        """Replace all upstream links of a schedule; optionally delete its undecided follow-ups."""
         ...
 
     def mark_links_met(self, links: Sequence[Link]) -> None:
         """Record the end that met each link, unless a later one is recorded."""
         ...
 
-    def add_follow_ups(self, rows: Sequence[FollowUp]) -> None:
-        """Insert follow-ups of ended runs; existing ones stay as they are."""
+    def put_follow_ups(self, rows: Sequence[FollowUp]) -> None:
+        """Insert open follow-ups of ended runs, where there is none; write the decision on the others."""
         ...
 
-    def get_open_follow_ups(self, downstreams: Iterable[str], *, limit: int) -> dict[str, list[FollowUp]]:
-        """Return undecided follow-ups per schedule, earliest first, at most `limit` each."""
-        ...
-
-    def find_follow_ups(
-        self, *, run_ids: Iterable[str] = (), upstream_runs: Iterable[str] = ()
-    ) -> list[FollowUp]:
-        """Return the follow-ups that led to runs or came from upstream runs, earliest first."""
-        ...
-
-    def close_follow_ups(self, rows: Sequence[FollowUp]) -> None:
-        """Write the decision on follow-ups."""
-        ...
-
-    def delete_open_follow_ups(self, downstream: str) -> None:
-        """Delete the undecided follow-ups of a schedule."""
+    def find_follow_ups(self, which: OpenFollowUps | FollowUpsOfRun) -> list[FollowUp]:
+        """Return follow-ups, earliest first."""
         ...
 
     def add_dependency_waits(self, waits: Sequence[tuple[str, str]]) -> None:
         """Record runs that wait for a dependency, each with its schedule."""
-        ...
-
-    def get_dependency_waits(self, schedule_ids: Iterable[str]) -> list[str]:
-        """Return the ids of runs of schedules that wait for a dependency."""
         ...
 
     def delete_dependency_waits(self, run_ids: Iterable[str]) -> None:
@@ -165,3 +134,16 @@ class FollowUp(Struct, frozen=True, kw_only=True):
     due_at: datetime
     state: FollowUpState = "open"
     run_id: str = ""
+
+
+class OpenFollowUps(Struct, frozen=True):
+    """Undecided follow-ups of schedules, at most `limit` of each."""
+
+    downstreams: Collection[str]
+    limit: int
+
+
+class FollowUpsOfRun(Struct, frozen=True):
+    """The follow-ups that led to a run or came from it."""
+
+    run_id: str

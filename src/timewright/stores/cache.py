@@ -35,17 +35,27 @@ class BucketList(Struct, frozen=True):
 
 
 class ProbeMemory(Struct, frozen=True):
-    """Where the next probe for pending work may begin, and until when that is allowed.
+    """Where the next probe for pending work may begin, and how far the past before that was searched.
 
     Handled rows leave dead index entries, which PostgreSQL keeps while any session may still see them. A
-    probe that passes all of them takes ever longer; then most probes begin at recent instants.
+    probe that passes all of them takes ever longer; then probes begin at the first rows that the last one
+    found, and the past is searched in slices, from the newest to the oldest.
     """
 
     since: int = 0
-    until: float = 0.0
+    """Nothing waits before this instant, as far as is known."""
+    leased_since: int = 0
+    """No lease under way began before this instant, as far as is known."""
+    is_partial: bool = False
     slow_in_a_row: int = 0
+    searched_to: int = 0
+    """Where the next slice ends; 0 if no search has begun."""
+    slices: int = 0
+    slice_micros: int = 1_000_000
+    search_at: float = 0.0
     lease_end: int | None = None
-    lease_end_until: float = 0.0
+    lease_end_until: int = 0
+    """Until when by the store's clock the end of a lease is not searched again, unless it comes before."""
 
 
 class RowCache:

@@ -34,27 +34,25 @@ class ClockGuard:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._used: tuple[datetime, float] | None = None
+        self._recorded: tuple[datetime, bool] | None = None
         # What was used before the last reading that was accepted only because it lasted.
         self._before: tuple[datetime, float] | None = None
         self._doubted_at = 0.0
 
-    def start(self, last_used: datetime, *, reading: datetime, is_in_doubt: bool) -> None:
-        """Begin with the last time that was recorded: what is later by at most 90 days is downtime.
+    def start(self, last_used: datetime, *, is_in_doubt: bool) -> None:
+        """Compare the next reading with the last time that was recorded: up to 90 days later is downtime.
 
         With `is_in_doubt`, another process doubts the clock already, and downtime explains nothing.
         """
-        max_downtime = self.max_step if is_in_doubt else max(MAX_DOWNTIME, self.max_step)
         with self._lock:
-            known = last_used if not -self.max_step <= reading - last_used <= max_downtime else reading
-            self._used = (known, self._monotonic())
+            self._recorded, self._used = (last_used, is_in_doubt), None
 
     def check(self, reading: datetime) -> datetime:
         """Return the time to use: the reading, or what the monotonic clock says while it is in doubt."""
         with self._lock:
             at = self._monotonic()
             if self._used is None:
-                self._used = (reading, at)
-                return reading
+                self._used = (self._first(reading), at)
             expected = _extrapolate(self._used, at)
             if abs(reading - expected) <= self.max_step:
                 self._used, self.doubt = (reading, at), None
@@ -69,6 +67,13 @@ class ClockGuard:
         """Use this reading from now on, because a person says that it is right."""
         with self._lock:
             self._used, self._before, self.doubt = (reading, self._monotonic()), None, None
+
+    def _first(self, reading: datetime) -> datetime:
+        if self._recorded is None:
+            return reading
+        last_used, is_in_doubt = self._recorded
+        max_downtime = self.max_step if is_in_doubt else max(MAX_DOWNTIME, self.max_step)
+        return reading if -self.max_step <= reading - last_used <= max_downtime else last_used
 
     def _doubt(self, reading: datetime, *, expected: datetime, at: float) -> datetime:
         doubt, since_s = self.doubt, at - self._doubted_at

@@ -184,8 +184,8 @@ def _already_exists(path: Path) -> Conflict:
         f"{path} already exists",
         field="path",
         value=str(path),
-        rule="a backup never overwrites a file",
-        fix="use another name",
+        rule="backup and restore never overwrite a file",
+        fix="another name: backup NEW.db, or restore BACKUP --store NEW.db",
     )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from timewright.stores.queries.alerts import SqlAlertQueries
 from timewright.stores.queries.budgets import SqlBudgetQueries
-from timewright.stores.queries.leases import SqlOutputQueries
 from timewright.stores.queries.objects import SqlObjectQueries
 from timewright.stores.queries.overview import SqlOverviewQueries, SqlScheduleViews
+from timewright.stores.queries.run_rows import SqlRunRowQueries
 from timewright.stores.queries.tick import SqlAdmissionQueries, SqlPendingWorkQueries
 from timewright.stores.queries.verification import SqlVerificationQueries
 from timewright.stores.queries.workflow import SqlLinkQueries, SqlWorkflowQueries
@@ -21,7 +21,7 @@ class SqlTransaction(
     SqlWorkflowQueries,
     SqlOverviewQueries,
     SqlLinkQueries,
-    SqlOutputQueries,
+    SqlRunRowQueries,
     SqlBudgetQueries,
     SqlAlertQueries,
 ):

@@ -9,12 +9,16 @@ import hmac
 import smtplib
 import socket
 import ssl
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from email.header import Header
 from email.message import EmailMessage
 from email.utils import format_datetime
-from typing import Any
+from functools import partial
+from html import escape
+from typing import Any, Literal
 from urllib.parse import urlencode, urlsplit
 from uuid import NAMESPACE_URL, uuid5
 
@@ -49,7 +53,9 @@ from timewright.targets.secret_references import (
 )
 
 TIMEOUT = 15 * SECOND
-MAX_MAIL_THREADS = 4
+MAX_THREADS = 4
+# The starts of runs that are remembered after they were sent, so that their ends need not look for them.
+MAX_STARTS = 1000
 SECRET_MARK = "whsec_"  # noqa: S105 - the prefix of Standard Webhooks secrets, not a secret
 _PRIORITY = {"fail": "high", "warn": "default", "ok": "low"}
 _HEALTHCHECKS = {"in_progress": "/start", "ok": "", "failed": "/fail"}
@@ -70,13 +76,16 @@ class DeliverTarget:
         egress: EgressPolicy,
         secrets: SecretLookup | None = None,
         answer_slug: Callable[[str], str] | None = None,
+        check_in_turn: Callable[[Launch], Literal["now", "later", "never"]] | None = None,
     ) -> None:
         self._others = others
+        self._check_in_turn = check_in_turn
         self._answer_slug = answer_slug
         self._clock = clock
         self._egress = egress
         self._secrets = secrets
-        self._mail_threads: ThreadPoolExecutor | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._starts = _Starts()
 
     def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> RunHandle:
         """Start to send; the outcome says whether the receiver took it."""
@@ -86,6 +95,12 @@ class DeliverTarget:
             result(Failed(error=f"a {type(target).__name__} is not a delivery", final=True))
             return FINISHED_WORK
         try:
+            if isinstance(target.to, Ping) and target.message.run:
+                if not self._is_next(target.to, launch, done, result):
+                    return FINISHED_WORK
+                if target.to.status == "in_progress":
+                    done = self._starts.track(target.message.run, done)
+                    result = FirstResult(done)
             secrets = self._reveal(target.to, launch.namespace)
             message = self._with_answer_link(target.message)
             if isinstance(target.to, Email | Apprise):
@@ -100,8 +115,8 @@ class DeliverTarget:
 
     def close(self, *, grace: timedelta) -> None:
         """Wait for mails that are being sent; requests belong to the other targets."""
-        if self._mail_threads is not None:
-            self._mail_threads.shutdown(wait=grace > timedelta(0), cancel_futures=True)
+        if self._threads is not None:
+            self._threads.shutdown(wait=grace > timedelta(0), cancel_futures=True)
 
     def _reveal(self, sender: AnySender | Ping, namespace: str) -> RevealedSecrets:
         """The secrets of a sender. One that is the address itself leads to no host that could be checked."""
@@ -114,6 +129,26 @@ class DeliverTarget:
         return reveal_secrets(
             names, namespace=namespace, lookup=self._secrets, destination=destination, multiline=True
         )
+
+    def _is_next(
+        self, check_in: Ping, launch: Launch, done: Callable[[Outcome], None], result: FirstResult
+    ) -> bool:
+        """Whether a check-in is sent now; otherwise its outcome is known, or follows that of the start."""
+        assert isinstance(launch.target, Deliver)
+        run_id, is_start = launch.target.message.run, check_in.status == "in_progress"
+        if not is_start and self._starts.was_tracked(run_id):
+            again = partial(self._submit, partial(self.launch, launch, done), result)
+            if self._starts.wait(run_id, again):
+                return False
+            if launch.attempt == 1:
+                return True
+        turn = self._check_in_turn(launch) if self._check_in_turn is not None else "now"
+        if turn == "never":
+            why = "the run has ended" if is_start else "the end of a later run was sent"
+            result(Succeeded(outcome_label="skipped", result=f"not sent: {why}"))
+        elif turn == "later":
+            result(Failed(error="the start of the run is being sent", not_before=self._clock.now()))
+        return turn == "now"
 
     def _with_answer_link(self, message: Message) -> Message:
         """A question with the link that takes its answer, instead of the link to its run."""
@@ -131,9 +166,7 @@ class DeliverTarget:
             case Webhook():
                 return "http", self._webhook(sender, body, launch, secrets)
             case Slack():
-                return "http", _post(
-                    secrets.fill(sender.url), {"text": f"*{message.title()}*\n{message.text()}"}
-                )
+                return "http", _post(secrets.fill(sender.url), {"text": slack_text(message)})
             case Ntfy():
                 return "http", _ntfy(sender, message, secrets)
             case Ping():
@@ -165,9 +198,6 @@ class DeliverTarget:
         secrets: RevealedSecrets,
         result: FirstResult,
     ) -> RunHandle:
-        if self._mail_threads is None:
-            self._mail_threads = ThreadPoolExecutor(MAX_MAIL_THREADS, thread_name_prefix="timewright-mail")
-
         def work() -> None:
             try:
                 if isinstance(sender, Email):
@@ -181,11 +211,55 @@ class DeliverTarget:
             except Exception as error:  # noqa: BLE001 - a target never raises
                 result(Failed(error=secrets.redact_text(f"{type(error).__name__}: {error}"[:500])))
 
+        self._submit(work, result)
+        return FINISHED_WORK
+
+    def _submit(self, work: Callable[[], object], result: FirstResult) -> None:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="timewright-deliver")
         try:
-            self._mail_threads.submit(work)
+            self._threads.submit(work)
         except RuntimeError:
             result(Released(reason="the instance stops"))
-        return FINISHED_WORK
+
+
+class _Starts:
+    """The starts of runs that this process sends to monitors, and the ends that wait for them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[str, list[Callable[[], None]] | None] = {}
+
+    def track(self, run_id: str, done: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
+        """Note that a start is being sent, until the function that is returned gets its outcome."""
+        with self._lock:
+            self._waiting[run_id] = []
+            if len(self._waiting) > MAX_STARTS:
+                sent = [one for one, waiting in self._waiting.items() if waiting is None]
+                for one in sent[: MAX_STARTS // 2]:
+                    del self._waiting[one]
+
+        def sent_or_failed(outcome: Outcome) -> None:
+            done(outcome)
+            with self._lock:
+                waiting = self._waiting.get(run_id) or []
+                self._waiting[run_id] = None
+            for send in waiting:
+                send()
+
+        return sent_or_failed
+
+    def was_tracked(self, run_id: str) -> bool:
+        """Whether this process sends the start of a run, or sent it recently."""
+        return run_id in self._waiting
+
+    def wait(self, run_id: str, send: Callable[[], None]) -> bool:
+        """Call a function when the start was sent; false if it was already."""
+        with self._lock:
+            waiting = self._waiting.get(run_id)
+            if waiting is not None:
+                waiting.append(send)
+            return waiting is not None
 
 
 def signing_key(secret: str) -> bytes:
@@ -198,8 +272,13 @@ def signing_key(secret: str) -> bytes:
     return secret.encode()
 
 
+def slack_text(message: Message) -> str:
+    """The message in the markup of Slack, where a text such as `<!channel>` would call everybody."""
+    return escape(f"*{message.title()}*\n{message.text()}", quote=False)
+
+
 def _ntfy(sender: Ntfy, message: Message, secrets: RevealedSecrets) -> Http:
-    headers = {"Title": _ascii(message.title()), "Priority": _PRIORITY[message.severity]}
+    headers = {"Title": header_text(message.title()), "Priority": _PRIORITY[message.severity]}
     if message.link:
         headers["Click"] = message.link
     if sender.token is not None:
@@ -216,7 +295,7 @@ def _ping(sender: Ping, body: dict[str, Any], launch: Launch, secrets: RevealedS
         case "healthchecks":
             parts = urlsplit(url)
             path = parts.path.rstrip("/") + _HEALTHCHECKS[status]
-            url = parts._replace(path=path, query=urlencode({"rid": run_uuid})).geturl()
+            url = _with_query(parts._replace(path=path).geturl(), {"rid": run_uuid})
             return Http(url=url, method="POST", body=str(body.get("error", "")) or None, timeout=TIMEOUT)
         case "cronitor":
             query = {"state": _CRONITOR[status], "series": run, "message": str(body.get("error", ""))[:1000]}
@@ -255,8 +334,9 @@ def _json(body: Any) -> str:
     return msgspec.json.encode(body).decode()
 
 
-def _ascii(text: str) -> str:
-    return text.encode("ascii", "replace").decode()
+def header_text(text: str) -> str:
+    """A text for an HTTP header, which is ASCII: other characters as RFC 2047 describes it."""
+    return text if text.isascii() else Header(text, "utf-8").encode(maxlinelen=0)
 
 
 def send_mail(sender: Email, message: Message, *, run_id: str, password: str, egress: EgressPolicy) -> None:

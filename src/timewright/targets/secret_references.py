@@ -80,8 +80,15 @@ class RevealedSecrets(Struct, frozen=True):
         return data
 
     def drop_partial_start(self, data: bytes) -> bytes:
-        """Remove the end of a secret at the start of data that was truncated there."""
-        for value in map(str.encode, self.values.values()):
+        """Remove the end of a secret at the start of data that was truncated there.
+
+        A whole secret at the start stays for `redact`. If it lost a letter that ends another secret, it
+        would not be recognised any more.
+        """
+        values = [value.encode() for value in self.values.values()]
+        for value in values:
+            if data.startswith(tuple(values)):
+                break
             for size in range(min(len(value) - 1, len(data)), 0, -1):
                 if data.startswith(value[-size:]):
                     data = data[size:]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, Literal, TextIO
 
 from timewright.core import facts
 from timewright.core.facts import Fact
 from timewright.core.input.encoding import encode
 from timewright.core.moments import format_instant
-from timewright.core.run.run import HOLDER_DIED, LEASE_EXPIRED, Reason
+from timewright.core.run.run import HOLDER_DIED, LEASE_EXPIRED, Attempt, Reason
 from timewright.errors import TimewrightError
 from timewright.ports import Store
 from timewright.ports.store import ScheduleNames
@@ -57,7 +58,19 @@ class FactLog:
         if not self._logger.isEnabledFor(level):
             return
         fields = fact_fields(fact, names=self._names, redact=self._redact)
-        self._logger.log(level, "%s", fields["fact"], extra={"fact": fields})
+        try:
+            self._logger.log(level, "%s", fields["fact"], extra={"fact": fields})
+        except OverflowError:
+            self._logger.handle(_new_record(self._logger.name, level, fields, at=fact.at))
+
+
+def _new_record(logger: str, level: int, fields: dict[str, Any], *, at: datetime) -> logging.LogRecord:
+    """Return a record without reading the clock, because Python cannot read one that shows the year 2999."""
+    record = logging.LogRecord.__new__(logging.LogRecord)
+    vars(record).update(name=logger, levelno=level, levelname=logging.getLevelName(level), fact=fields)
+    vars(record).update(msg=fields["fact"], args=(), exc_info=None, exc_text=None, stack_info=None)
+    vars(record).update(created=at.timestamp(), msecs=0.0, relativeCreated=0.0)
+    return record
 
 
 def fact_fields(fact: Fact, *, names: ScheduleNames | None, redact: Redact) -> dict[str, Any]:
@@ -149,6 +162,16 @@ class ApplicationLog:
         self._traceback_of = traceback_of
         self._redact = redact
 
+    def fold(self, batch: Sequence[Fact]) -> Sequence[Fact]:
+        """Join what a schedule missed in one pass, so that an outage is one line, not thousands."""
+        missed: dict[str, list[facts.RunSkipped]] = {}
+        for fact in batch:
+            if isinstance(fact, facts.RunSkipped) and fact.reason == Reason.MISSED:
+                missed.setdefault(fact.schedule_id, []).append(fact)
+        joined = {id(several[0]): _joined(several) for several in missed.values() if len(several) > 1}
+        left_out = {id(one) for several in missed.values() for one in several[1:]}
+        return [joined.get(id(fact), fact) for fact in batch if id(fact) not in left_out]
+
     def notify(self, fact: Fact) -> None:
         """Log one fact, if the logger is enabled for its level."""
         level = _level(fact)
@@ -175,10 +198,25 @@ class ApplicationLog:
         return self._redact(self._traceback_of(fact.run_id, fact.fence)).rstrip()
 
 
+def _joined(several: Sequence[facts.RunSkipped]) -> Fact:
+    first = several[0]
+    return facts.OccurrencesDropped(
+        at=first.at,
+        namespace=first.namespace,
+        run_id=first.run_id,
+        schedule_id=first.schedule_id,
+        planned_at=min(one.planned_at for one in several),
+        last_of=max(one.planned_at for one in several),
+        count=len(several),
+        reason=first.reason,
+        queue=first.queue,
+    )
+
+
 def stored_traceback(store: Store, run_id: str, fence: int) -> str:
     """The traceback of an ended attempt; empty if it has none or the store does not answer."""
     with suppress(TimewrightError):
-        for attempt in store.read(lambda tx: tx.get_attempts([run_id])).get(run_id, ()):
+        for attempt in store.read(lambda tx: tx.get_run_rows(Attempt, [run_id])).get(run_id, ()):
             if attempt.fence == fence and isinstance(attempt.result, dict):
                 return str(attempt.result.get("traceback") or "")
     return ""

@@ -72,6 +72,9 @@ class Metrics:
         )
         wanted = {**EVENT_METRICS, **SCHEDULE_METRICS} if schedules else EVENT_METRICS
         self._metrics = {name: _build_metric(metric, self.registry) for name, metric in wanted.items()}
+        for treated_as in ("outage", "hold", "pause"):
+            # Now, because the first use reads the clock, and Python cannot read one that shows the year 2999.
+            self.get("clock_steps").labels(treated_as)
 
     def notify(self, fact: Fact) -> None:
         """Count one fact."""
@@ -83,7 +86,11 @@ class Metrics:
         """Record the duration of one store query."""
         measure = self._statements.get(statement)
         if measure is None:
-            measure = self._statements[statement] = self.get("store_seconds").labels(statement).observe
+            try:
+                measure = self._statements[statement] = self.get("store_seconds").labels(statement).observe
+            except OverflowError:
+                # The first use reads the clock. One that shows the year 2999 must not fail the query.
+                return
         measure(seconds)
 
     def text(self, *, monotonic_now: float) -> str:
@@ -309,7 +316,7 @@ LIVE_METRICS: dict[str, MetricDefinition] = {
         MetricDefinition("store_up", "gauge", (), "Whether the store answered this scrape."),
         MetricDefinition("store_log_bytes", "gauge", (), "Size of the write-ahead log of a SQLite file."),
         MetricDefinition(
-            "schedules_due", "gauge", ("namespace",), "Schedules that are due and not admitted yet."
+            "schedules_due", "gauge", ("namespace",), "Schedules that are due and have no run yet."
         ),
         MetricDefinition("parked_schedules", "gauge", ("namespace",), "Parked schedules."),
         MetricDefinition("ready_runs", "gauge", QUEUE_LABELS, "Runs that could start now."),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from timewright.errors import InvalidInput, NotAllowed
 from timewright.ports import Clock, Observer, Store, Target, Transaction
+from timewright.ports.host_info import package_version
 from timewright.ports.store import NonBlockingReader, ScheduleNames, names_in
 from timewright.settings import Settings
 
@@ -55,7 +56,7 @@ class Telemetry:
 
         kind = "postgresql" if hasattr(store, "notify") else "sqlite"
         self._metrics = Metrics(
-            version=_version(), store=kind, schedules=self._settings.metric_schedules, names=names
+            version=package_version(), store=kind, schedules=self._settings.metric_schedules, names=names
         )
         self.observers.append(self._metrics)
         return TimedStore(store, measure=self._metrics.observe_statement, monotonic=self._clock.monotonic)
@@ -126,13 +127,7 @@ class Telemetry:
 def _tracing() -> Tracing:
     from timewright.telemetry.tracing import new_tracing
 
-    return new_tracing(version=_version())
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("timewright")
+    return new_tracing(version=package_version())
 
 
 class TimedStore:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
@@ -143,7 +144,7 @@ class Bench:
             seconds = self.loop.step()
             self.loop.renew_leases(now=self.now)
             self.loop.launcher.write_output(self.store, now=self.now)
-            if seconds > 0 and len(self.facts) == before and not self.loop.launcher.result_count:
+            if seconds > 0 and len(self.facts) == before and not self.loop.launcher.results:
                 return self.facts[began:]
         raise AssertionError(f"still busy after {MAX_TICKS} ticks at {self.now.isoformat()}")
 
@@ -178,7 +179,7 @@ class Bench:
     def attempts(self, name: str) -> list[Attempt]:
         """Return every finished attempt of a schedule, oldest first."""
         ids = [run.id for run in self.runs(name)]
-        ended = self.store.read(lambda tx: tx.get_attempts(ids))
+        ended = self.store.read(lambda tx: tx.get_run_rows(Attempt, ids))
         return [attempt for run_id in ids for attempt in ended.get(run_id, ())]
 
     def result(self, name: str) -> Any:
@@ -250,17 +251,22 @@ class Bench:
             self.store.read(lambda tx: tx.read_pending_work().wake_at),
             self.store.read(lambda tx: tx.read_pending_work(with_lease_end=True).lease_expires_at),
             self.target.next_end(),
-            self._next_renewal(),
+            self._next_deadline(),
         ]
         return min((instant for instant in due if instant is not None), default=None)
 
-    def _next_renewal(self) -> datetime | None:
-        """When the first lease under way has used a third of its length."""
+    def _next_deadline(self) -> datetime | None:
+        """When the first lease under way has used a third of its length, or work that stops is given up."""
         moment = self.clock.monotonic()
         waits = [
-            flown.lease_ends_at - moment - 2 * flown.lease.terms.lease.renew_every.total_seconds()
+            (
+                flown.give_up_at
+                if flown.stop_reason
+                else flown.lease_ends_at - 2 * flown.lease.terms.lease.renew_every.total_seconds()
+            )
+            - moment
             for flown in self.loop.launcher.in_flight_runs()
-            if not flown.stop_reason
+            if not flown.stop_reason or flown.give_up_at < math.inf
         ]
         return self.now + timedelta(seconds=max(min(waits), 0.0)) if waits else None
 

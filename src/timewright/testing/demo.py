@@ -176,7 +176,7 @@ def _analysis() -> dict[str, Any]:
 
 def _queue(context: OperationContext, clock: ManualClock) -> None:
     """Fill a queue: some entries wait, two are leased by an external worker, one is parked."""
-    operations["queue policy set"](context, {"queue": "mail", "max_concurrent": 3})
+    operations["queue policy set"](context, {"queue": "mail", "max_running": 3})
     people = ("ada", "grace", "edsger", "barbara", "tony", "leslie", "frances", "donald")
     for name in people:
         payload = {"to": f"{name}@example.com", "template": "welcome"}

@@ -131,6 +131,13 @@ class ProgressRow(Struct, frozen=True, kw_only=True):
     at: int
 
 
+class MetaRow(Struct, frozen=True, kw_only=True):
+    """A single value about the store."""
+
+    name: str
+    value: str
+
+
 class LimitRow(Struct, frozen=True, kw_only=True):
     """How many live leases a limit allows now."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from timewright.core.run.run import Artifact
 from timewright.errors import Conflict, NotFound
 from timewright.ports import Store, Transaction
+from timewright.ports.rows import RunsWithArtifacts
 from timewright.targets.artifacts.store import open_artifact_store
 from timewright.wiring.store_urls import ARTIFACTS_SUFFIX, sqlite_path
 
@@ -45,7 +46,7 @@ class ArtifactCopies:
 
     def notes(self, store: Store) -> Iterator[str]:
         """What a person must copy themselves."""
-        if self._setting and store.read(lambda tx: tx.get_artifacts(after="", limit=1)):
+        if self._setting and store.read(partial(_read_page, after="")):
             yield f"the files of artifacts are at {self._setting}: back that place up too"
 
     def _copy_files(self, url: str, to: str, *, listed_in: str) -> None:
@@ -75,7 +76,6 @@ def _folder_beside(url: str) -> Path | None:
 
 def _read_page(tx: Transaction, *, after: str) -> list[tuple[Artifact, str]]:
     """The artifacts of the next runs, each with its namespace; all of a run are in one page."""
-    first = tx.get_artifacts(after=after, limit=PAGE_RUNS)
-    found = tx.get_artifacts(sorted({one.run for one in first}))
-    runs = tx.get_runs({one.run for one in found})
-    return [(one, runs[one.run].namespace) for one in found if one.run in runs]
+    runs = {run.id: run for run in tx.select_runs(RunsWithArtifacts(after, PAGE_RUNS))}
+    found = tx.get_run_rows(Artifact, runs)
+    return [(one, run.namespace) for run in runs.values() for one in found[run.id]]

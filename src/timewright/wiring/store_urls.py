@@ -9,7 +9,6 @@ import stat
 import zoneinfo
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from timewright.errors import InvalidInput
 from timewright.operations.access.auth_cache import AuthCache
 from timewright.operations.access.service_tokens import load_service_token_verifier
 from timewright.ports import ChangeListener, Clock, Store
-from timewright.ports.host_info import HostInfo, PrivateFile, StoreStatus
+from timewright.ports.host_info import HostInfo, PrivateFile, StoreStatus, package_version
 from timewright.settings import Settings
 
 # A module that each extra installs.
@@ -163,9 +162,10 @@ def notifier_of(store: Store) -> Callable[[], None] | None:
 
 
 def _sqlite_path(text: str, scheme: str) -> str:
-    """`sqlite:///x.db` is the relative path x.db, `sqlite:////x.db` is /x.db; a plain path is unchanged."""
+    """`sqlite:///x.db` is the relative path x.db, `sqlite:////x.db` is /x.db; `~` is the home folder."""
     if not scheme:
-        return text
+        # A shell expands it only without quotes, and a settings file not at all.
+        return str(Path(text).expanduser()) if text.startswith("~/") else text
     split = urlsplit(text)
     path = unquote(split.path)
     if split.netloc:
@@ -182,7 +182,7 @@ def _sqlite_path(text: str, scheme: str) -> str:
 def inspect_host(condition: StoreStatus, files: Mapping[str, Path | None]) -> HostInfo:
     """Inspect the host of an instance; files that do not exist are left out."""
     return HostInfo(
-        version=version("timewright"),
+        version=package_version(),
         python=platform.python_version(),
         store_status=condition,
         files=tuple(found for what, path in files.items() if path and (found := _file(what, path))),

@@ -15,6 +15,7 @@ from timewright.access.secret_records import read_secret_value
 from timewright.core.run.run import Failed, Outcome, TimedOut
 from timewright.core.target import AnyTarget, Call, Http, Publish, SecretDestination, Shell, Workflow
 from timewright.errors import InvalidInput, NotFound
+from timewright.ledger.alerts.deliveries import check_in_turn
 from timewright.operations.access.auth_cache import AuthCache
 from timewright.operations.text_safety import SecretRedactor
 from timewright.ports import Clock, Launch, RunHandle, Store, Target
@@ -161,6 +162,7 @@ class TargetFactory:
             answer_slug=(lambda run_id: new_answer_slug(cache.keyring, run_id))
             if cache is not None
             else None,
+            check_in_turn=lambda launch: self._store.read(lambda tx: check_in_turn(tx, launch)),
         )
 
     def _shell(self) -> Target:
@@ -325,10 +327,14 @@ class LazyTargets(Mapping[str, Target]):
         self._factories = dict(factories)
         self._wrap = wrap
         self._built: dict[str, Target] = {}
+        # A target that is built twice is closed once. Building one may need another.
+        self._lock = threading.RLock()
 
     def __getitem__(self, kind: str) -> Target:
         if kind not in self._built:
-            self._built[kind] = self._wrap(kind, self._factories[kind]())
+            with self._lock:
+                if kind not in self._built:
+                    self._built[kind] = self._wrap(kind, self._factories[kind]())
         return self._built[kind]
 
     def __iter__(self) -> Iterator[str]:

@@ -6,12 +6,13 @@ It runs no schedule. With every engine stopped it still reports what is overdue.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from timewright.core.facts import Fact
 from timewright.core.run.needs import LeaseOffer, Offer
 from timewright.engine.in_flight import build_launch
 from timewright.engine.maintenance import IncidentWatch
-from timewright.ledger.lease import lease_ready
+from timewright.ledger.lease import Lease, lease_ready
 from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import reclaim, settle_results
 from timewright.wiring.instance import Instance
@@ -64,12 +65,16 @@ class Watch:
             now=now,
             offer=self._only_messages,
         )
-        for lease in leased.leases:
-            started_at = store.now()
-            outcome = self._instance.targets.launch_and_wait(build_launch(lease))
-            result = AttemptResult(run=lease.run, outcome=outcome, started_at=started_at)
-            self._notify(settle_results(store, [result], now=store.now()).facts)
-        return len(leased.leases)
+        # All at once, because a receiver that hangs must not delay the others beyond the end of their leases.
+        with ThreadPoolExecutor(MAX_SENT_AT_ONCE) as pool:
+            return len(list(pool.map(self._send, leased.leases)))
+
+    def _send(self, lease: Lease) -> None:
+        store = self._instance.store
+        started_at = store.now()
+        outcome = self._instance.targets.launch_and_wait(build_launch(lease))
+        result = AttemptResult(run=lease.run, outcome=outcome, started_at=started_at)
+        self._notify(settle_results(store, [result], now=store.now()).facts)
 
     def _notify(self, facts: Sequence[Fact]) -> None:
         if facts:

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from timewright.core.definitions import Definition
 from timewright.core.facts import Fact
 from timewright.core.run.simulation import Outages, SimulationRecorder, SimulationReport, WorkModel
-from timewright.engine.simulate import Simulation, VirtualClock
 from timewright.ids import TimedIds
 from timewright.ledger.snapshot import copy_fleet, read_fleet
 from timewright.operations import OperationContext, operations
@@ -20,6 +19,7 @@ from timewright.operations.definitions.objects import OBJECT_KINDS
 from timewright.operations.definitions.schedules import SCHEDULE
 from timewright.ports import Store, Transaction
 from timewright.settings import Settings
+from timewright.wiring.simulation import Simulation, VirtualClock
 
 SAMPLED_RUNS = 20
 
@@ -91,6 +91,12 @@ def put_definition(context: OperationContext, definition: Definition) -> None:
     else:
         put = OBJECT_KINDS[definition.kind].put
         put(context, definition.name, definition.fields, "", context.now())
+
+
+def fleet_names(source: Store | None, *, namespace: str, add: Iterable[Definition]) -> set[str]:
+    """Return the names of the schedules of a store and of definitions."""
+    stored = source.read(lambda tx: read_fleet(tx, namespace)) if source is not None else ()
+    return {one.schedule.name for one in stored} | {one.name for one in add if one.kind == SCHEDULE}
 
 
 def measured_durations(

@@ -361,6 +361,7 @@ def test_a_probe_scans_no_table_even_if_planned_on_an_empty_one(database: Databa
                 "with_lease_end": 1,
                 "with_held": 1,
                 "since": 0,
+                "leased_since": 0,
                 "of_any_bucket": 0,
                 "buckets": ["call:a"],
                 "bases": ["~call:a\n\n"],
@@ -370,6 +371,19 @@ def test_a_probe_scans_no_table_even_if_planned_on_an_empty_one(database: Databa
     assert "Seq Scan" not in steps
     # Leased runs leave dead entries at the front of the index, which are skipped one by one.
     assert "Backward using runs_ready" in steps
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_a_slice_of_the_past_is_searched_by_index_ranges_only(database: Database) -> None:
+    database.open()
+    sql = load_statements(POSTGRES)["waiting_rows_of_past"].sql
+    with psycopg.connect(database.place, autocommit=True) as connection:
+        plan_as_a_tick_does(connection)
+        plan = connection.execute(f"EXPLAIN {sql}", {"since": 2**60, "until": 2**61}).fetchall()
+    steps = "\n".join(row[0] for row in plan)
+    assert "Seq Scan" not in steps
+    for column in ("wake_at", "fire_at", "leased_at"):
+        assert f"({column} >= '{2**60}'::bigint) AND ({column} < '{2**61}'::bigint))" in steps
 
 
 @pytest.mark.parametrize("kind", ["postgres"])

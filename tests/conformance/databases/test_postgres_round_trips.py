@@ -20,9 +20,10 @@ from tests.conformance.support.builders import (
     schedule_write,
 )
 from tests.conformance.support.databases import Database
+from timewright import Scheduler
 from timewright.core.moments import MINUTE
 from timewright.core.policies.policies import Overlap
-from timewright.core.run.run import RunState
+from timewright.core.run.run import Attempt, RunState
 from timewright.errors import Conflict
 from timewright.ids import TimedIds
 from timewright.ledger.manual_runs import run_now
@@ -73,6 +74,18 @@ def test_a_run_by_hand_takes_two_round_trips(store: Any, round_trips: list[bytes
     run_now(store, schedule.id, ids=ids, by=by, now=NOON)
     assert len(round_trips) == 2
     assert round_trips[-1] == b"COMMIT"
+
+
+def test_a_run_by_hand_through_the_python_interface_takes_seven_round_trips(
+    database: Database, round_trips: list[bytes | None]
+) -> None:
+    app = Scheduler(database.place)
+    app.schedules.create(name="job", manual=True, note="x", overlap="allow")
+    for _ in range(2):
+        round_trips.clear()
+        app.schedules.run("job")
+    assert len(round_trips) == 7
+    app.stop()
 
 
 def test_a_probe_is_one_round_trip_without_a_transaction(store: Any, round_trips: list[bytes | None]) -> None:
@@ -205,7 +218,7 @@ def test_the_shared_form_writes_the_same_rows(
     assert {(run.state, run.outcome_label, run.made_by) for run in kept.values()} == {
         (RunState.SUCCEEDED, "done", made_by) for made_by in ('ada "a" \\', "")
     }
-    attempts = store.read(lambda tx: tx.get_attempts([run.id for run in runs]))
+    attempts = store.read(lambda tx: tx.get_run_rows(Attempt, [run.id for run in runs]))
     assert [attempts[run.id] for run in runs] == [(attempt,) for _, attempt in ends]
     short = {name for name in told if name.endswith("_shared")}
     wanted = {"insert_runs_shared", "lease_runs_shared", "settle_runs_shared", "insert_attempts_shared"}

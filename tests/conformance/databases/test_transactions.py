@@ -28,6 +28,7 @@ from timewright.core.moments import HOUR
 from timewright.core.run.run import Run, RunState
 from timewright.errors import OutcomeUnknown, StoreReadOnly, StoreUnavailable
 from timewright.ports import ProgressUpdate, PruneRequest, RunFilter, ScheduleFilter, Store
+from timewright.ports.rows import LeasedRuns
 from timewright.stores.sqlite import store as sqlite
 
 
@@ -149,7 +150,11 @@ def test_a_read_sees_one_snapshot(database: Database) -> None:
         first = tx.get_schedules([schedule.id])[schedule.id].progress.runs
         looked.set()
         assert written.wait(TIMEOUT_S)
-        return [first, tx.get_schedules([schedule.id])[schedule.id].progress.runs, len(tx.leased_runs())]
+        return [
+            first,
+            tx.get_schedules([schedule.id])[schedule.id].progress.runs,
+            len(tx.select_runs(LeasedRuns())),
+        ]
 
     with meanwhile(lambda: one.read(look)) as reading:
         assert looked.wait(TIMEOUT_S)

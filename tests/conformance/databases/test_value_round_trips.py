@@ -41,7 +41,7 @@ from tests.conformance.support.strategies import (
     texts,
 )
 from timewright.core.moments import MAX_STORED_INSTANT, MIN_STORED_INSTANT
-from timewright.core.run.run import Run, RunState
+from timewright.core.run.run import Attempt, Run, RunState
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress
 from timewright.ports import ProgressUpdate, RunChange, Store
 
@@ -92,7 +92,7 @@ def test_every_field_of_a_run_and_its_attempt_after_the_end_comes_back(
     assert settle(store, (after, attempt)) == {run.id}
     bare = replace(after, lease_id="", holder="", leased_at=None, lease_until=None, cancel_at=None)
     assert get(store, run.id) == bare
-    assert store.read(lambda tx: tx.get_attempts([run.id])) == {run.id: (attempt,)}
+    assert store.read(lambda tx: tx.get_run_rows(Attempt, [run.id])) == {run.id: (attempt,)}
 
 
 @examples
@@ -144,7 +144,7 @@ def test_a_nul_in_a_result_does_not_prevent_settling(store: Store) -> None:
     after, attempt = ended(held, RunState.FAILED, error="before\0after")
     assert settle(store, (after, replace(attempt, error="before\0after", result={"out": "a\0b"}))) == {run.id}
     assert get(store, run.id).error == "before\ufffdafter"
-    (kept,) = store.read(lambda tx: tx.get_attempts([run.id]))[run.id]
+    (kept,) = store.read(lambda tx: tx.get_run_rows(Attempt, [run.id]))[run.id]
     assert (kept.error, kept.result) == ("before\ufffdafter", {"out": "a\0b"})
 
 

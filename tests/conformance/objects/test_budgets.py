@@ -113,15 +113,19 @@ def test_a_locked_account_blocks_others_until_the_commit(database: Database) -> 
     assert second.result() == {PLACE: BudgetUsage(2, 0)}
 
 
+def charges(store: Store, *run_ids: str) -> list[Charge]:
+    found = store.read(lambda tx: tx.get_run_rows(Charge, run_ids))
+    return [one for run_id in run_ids for one in found.get(run_id, ())]
+
+
 def test_charges_are_counted_when_they_are_made_and_again_when_they_are_known(store: Store) -> None:
     taken = [charge(used=1), charge("run_2", held=40, open=True), charge("run_3", held=2, open=True)]
     store.write(lambda tx: tx.add_charges(taken))
     assert account(store) == BudgetUsage(1, 42)
-    assert store.read(lambda tx: tx.get_charges(["run_1", "run_2"], open_only=True)) == [taken[1]]
+    assert charges(store, "run_1", "run_2") == taken[:2]
     store.write(lambda tx: tx.close_charges({taken[1]: charge("run_2", used=55)}))
     assert account(store) == BudgetUsage(56, 2)
-    assert store.read(lambda tx: tx.get_charges(["run_2"], open_only=True)) == []
-    assert store.read(lambda tx: tx.get_charges(["run_2"])) == [charge("run_2", used=55)]
+    assert charges(store, "run_2") == [charge("run_2", used=55)]
     assert store.read(lambda tx: tx.list_accounts(DAILY.account_name, limit=5)) == [
         (TODAY, BudgetUsage(56, 2))
     ]
@@ -135,12 +139,12 @@ def test_recounting_sums_the_charges_of_the_new_period(store: Store) -> None:
     hour = NOON - MINUTE
     store.write(lambda tx: tx.recount_budget(DAILY.account_name, since=hour))
     assert account(store, (DAILY.account_name, hour)) == BudgetUsage(2, 3)
-    (moved,) = store.read(lambda tx: tx.get_charges(["run_2"], open_only=True))
+    (moved,) = charges(store, "run_2")
     store.write(lambda tx: tx.close_charges({moved: replace(moved, used=4, held=0, open=False)}))
     assert account(store, (DAILY.account_name, hour)) == BudgetUsage(4, 0)
     store.write(lambda tx: tx.delete_budget_usage(DAILY.account_name))
     assert account(store) == account(store, (DAILY.account_name, hour)) == BudgetUsage()
-    assert store.read(lambda tx: tx.get_charges(["run_1", "run_2"])) == []
+    assert charges(store, "run_1", "run_2") == []
 
 
 def test_releasing_deferred_runs_affects_only_their_reason(store: Store) -> None:
@@ -161,7 +165,7 @@ def test_charges_go_with_their_run_and_the_account_stays(store: Store) -> None:
     add(store, old)
     store.write(lambda tx: tx.add_charges([charge(old.id, used=1)]))
     assert store.write(lambda tx: tx.prune(PruneRequest(keep_runs=0))) == 1
-    assert store.read(lambda tx: tx.get_charges([old.id])) == []
+    assert charges(store, old.id) == []
     assert account(store) == BudgetUsage(1, 0)
 
 

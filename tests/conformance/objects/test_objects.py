@@ -15,6 +15,7 @@ from tests.conformance.support.databases import Database
 from timewright.core.moments import HOUR
 from timewright.errors import Conflict, InvalidInput
 from timewright.ports import Store, StoredObject
+from timewright.ports.rows import ObjectPrune
 
 
 def put(store: Store, *rows: StoredObject, replaces: dict[str, int] | None = None) -> None:
@@ -33,8 +34,8 @@ def newest(
 
 
 def forget(store: Store, kind: str = "calendar", **which: Any) -> int:
-    gone: int = store.write(lambda tx: tx.prune_objects(kind, namespace="default", **which))
-    return gone
+    request = ObjectPrune(kind=kind, namespace="default", **which)
+    return store.write(lambda tx: tx.prune(request))
 
 
 def log(store: Store, *entries: Any) -> None:

@@ -25,6 +25,7 @@ from timewright.core.run.needs import LeaseOffer
 from timewright.core.run.run import Run
 from timewright.core.schedule.pauses import Pause, pause_need
 from timewright.ports import RunChange, Store, Transaction
+from timewright.ports.rows import SetAsideSchedules
 
 
 def pause(store: Store, *, until: datetime | None = None, origin: str = "human") -> Pause:
@@ -138,7 +139,7 @@ def test_a_schedule_that_a_pause_set_aside_is_due_when_it_ends(store: Store) -> 
 
     store.write(set_aside)
     assert due(store) == 0
-    assert store.read(lambda tx: tx.set_aside_schedules(limit=9)) == []
+    assert store.read(lambda tx: tx.select_schedule_ids(SetAsideSchedules(9))) == []
     assert not store.read(lambda tx: tx.read_pending_work(holder="w0")).has_ready_runs
     store.write(lambda tx: tx.end_pause(made.id, by="bob", now=NOON))
     assert due(store) == 1

@@ -27,8 +27,9 @@ from tests.conformance.support.builders import (
 )
 from tests.conformance.support.databases import Database
 from timewright.core.moments import DAY, HOUR, MINUTE
-from timewright.core.run.run import TERMINAL_STATES, Run, RunState
+from timewright.core.run.run import TERMINAL_STATES, Attempt, Run, RunState
 from timewright.ports import Page, PruneRequest, RunFilter, Store
+from timewright.ports.rows import RunsWithNeeds
 
 
 def prune(store: Store, **what: Any) -> int:
@@ -116,7 +117,7 @@ def test_the_attempts_of_a_run_go_with_it(store: Store) -> None:
     add(store, *runs)
     settle(store, *(ended(run) for run in leased(store, *runs)))
     assert prune(store, older_than=NOON + HOUR) == 1
-    assert list(store.read(lambda tx: tx.get_attempts([run.id for run in runs]))) == [runs[1].id]
+    assert list(store.read(lambda tx: tx.get_run_rows(Attempt, [run.id for run in runs]))) == [runs[1].id]
 
 
 def test_pruning_a_run_deletes_its_dependency_wait(store: Store) -> None:
@@ -125,7 +126,8 @@ def test_pruning_a_run_deletes_its_dependency_wait(store: Store) -> None:
     add(store, gone, kept)
     store.write(lambda tx: tx.add_dependency_waits([(gone.id, schedule.id), (kept.id, schedule.id)]))
     assert prune(store, keep_runs=1) == 1
-    assert store.read(lambda tx: tx.get_dependency_waits([schedule.id])) == [kept.id]
+    waiting = store.read(lambda tx: tx.select_runs(RunsWithNeeds([schedule.id])))
+    assert [run.id for run in waiting] == [kept.id]
 
 
 def test_a_pruned_occurrence_is_never_due_again(store: Store) -> None:

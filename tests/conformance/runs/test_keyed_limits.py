@@ -12,6 +12,7 @@ from timewright.core.policies.limits import KEY_MARK, LIMIT, MAX_LIMIT, Limit, n
 from timewright.core.run.leasing import SHARE_UNIT, LimitGroup, LimitUsage
 from timewright.core.run.run import Run
 from timewright.ports import Store
+from timewright.ports.rows import LimitKeyPrune
 
 CRM = named_limit_key("default", "crm")
 ACME, BETA = f"{CRM}{KEY_MARK}acme", f"{CRM}{KEY_MARK}beta"
@@ -156,12 +157,12 @@ def test_only_keys_that_are_out_of_use_are_removed(store: Store) -> None:
     (held,) = leased(store, waiting_run(store, BETA))
     use(store, ACME, BETA)
     use(store, recent, at=NOON + 2 * HOUR)
-    store.write(lambda tx: tx.prune_limit_keys(before=NOON))
+    store.write(lambda tx: tx.prune(LimitKeyPrune(NOON)))
     assert keys_of(store) == (1, [ACME, BETA, recent])
-    store.write(lambda tx: tx.prune_limit_keys(before=NOON + HOUR))
+    store.write(lambda tx: tx.prune(LimitKeyPrune(NOON + HOUR)))
     assert keys_of(store) == (1, [BETA, recent])
     settle(store, ended(held))
-    store.write(lambda tx: tx.prune_limit_keys(before=NOON + HOUR))
+    store.write(lambda tx: tx.prune(LimitKeyPrune(NOON + HOUR)))
     assert keys_of(store) == (0, [recent])
     assert lock(store, CRM, ACME) == {CRM: LimitUsage(3), ACME: LimitUsage(3)}, "made again from the limit"
 
@@ -169,7 +170,7 @@ def test_only_keys_that_are_out_of_use_are_removed(store: Store) -> None:
 def test_a_key_whose_rate_is_used_ahead_is_kept(store: Store) -> None:
     define(store, Limit(name="crm", key="payload.tenant", rate="1/d"))
     use(store, ACME)
-    store.write(lambda tx: tx.prune_limit_keys(before=NOON + HOUR))
+    store.write(lambda tx: tx.prune(LimitKeyPrune(NOON + HOUR)))
     assert keys_of(store) == (0, [ACME])
-    store.write(lambda tx: tx.prune_limit_keys(before=NOON + 25 * HOUR))
+    store.write(lambda tx: tx.prune(LimitKeyPrune(NOON + 25 * HOUR)))
     assert keys_of(store) == (0, [])

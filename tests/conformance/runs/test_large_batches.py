@@ -19,7 +19,7 @@ from tests.conformance.support.builders import (
     settle,
 )
 from timewright.core.moments import HOUR, MINUTE, SECOND
-from timewright.core.run.run import Run, RunState
+from timewright.core.run.run import Attempt, Run, RunState
 from timewright.ports import Store
 
 MANY = 60
@@ -84,7 +84,7 @@ def test_a_large_batch_settles_only_runs_with_a_matching_fence(store: Store) -> 
     after = [get(store, run.id) for run in runs]
     assert {run.state for run in after} == {RunState.SUCCEEDED}
     assert [run.started_at for run in after] == [run.started_at for run in ends]
-    told = store.read(lambda tx: tx.get_attempts([run.id for run in runs]))
+    told = store.read(lambda tx: tx.get_run_rows(Attempt, [run.id for run in runs]))
     assert [told[run.id] for run in runs] == [(attempt,) for _, attempt in answers]
 
 

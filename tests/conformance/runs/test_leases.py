@@ -29,8 +29,9 @@ from tests.conformance.support.builders import (
 from tests.conformance.support.concurrency import all_at_once, held_open, meanwhile
 from tests.conformance.support.databases import Database
 from timewright.core.moments import HOUR, MINUTE
-from timewright.core.run.run import RunState
+from timewright.core.run.run import Attempt, RunState
 from timewright.ports import Renewal, RunChange, Store
+from timewright.ports.rows import LeasedRuns
 
 FREE = [state for state in RunState if state is not RunState.LEASED]
 
@@ -40,7 +41,7 @@ def reclaim(store: Store, *, now: Any, limit: int = 100) -> list[str]:
 
 
 def renew(store: Store, *renewals: Renewal) -> list[Any]:
-    return list(store.write(lambda tx: tx.renew_leases(renewals, now=NOON)))
+    return list(store.write(lambda tx: tx.renew_leases(renewals)))
 
 
 def ask(store: Store, *asked: tuple[str, datetime], at: datetime, reason: str = "by_hand") -> set[str]:
@@ -183,10 +184,10 @@ def test_a_lease_is_found_by_its_id(store: Store, lease_id: str) -> None:
     asked = asked if lease_id == "ours" else replace(asked, lease_id=lease_id)
     (held,) = store.write(lambda tx: tx.lease_runs([asked]))
     leased(store, other)
-    assert store.read(lambda tx: tx.leased_runs(lease_id=asked.lease_id)) == [held]
-    assert store.read(lambda tx: tx.leased_runs(lease_id=f"{asked.lease_id}-2")) == []
+    assert store.read(lambda tx: tx.select_runs(LeasedRuns(lease_id=asked.lease_id))) == [held]
+    assert store.read(lambda tx: tx.select_runs(LeasedRuns(lease_id=f"{asked.lease_id}-2"))) == []
     settle(store, ended(held))
-    assert store.read(lambda tx: tx.leased_runs(lease_id=asked.lease_id)) == []
+    assert store.read(lambda tx: tx.select_runs(LeasedRuns(lease_id=asked.lease_id))) == []
 
 
 def test_a_lease_is_over_at_its_very_end_and_not_a_microsecond_before(store: Store) -> None:
@@ -251,7 +252,7 @@ def test_leases_are_settled_many_at_a_time(store: Store, many: int) -> None:
     add(store, *runs)
     held = leased(store, *runs)
     assert settle(store, *(ended(run) for run in held)) == {run.id for run in runs}
-    assert len(store.read(lambda tx: tx.get_attempts([run.id for run in runs]))) == many
+    assert len(store.read(lambda tx: tx.get_run_rows(Attempt, [run.id for run in runs]))) == many
 
 
 def test_a_result_of_a_lost_lease_changes_nothing(store: Store) -> None:
@@ -263,7 +264,7 @@ def test_a_result_of_a_lost_lease_changes_nothing(store: Store) -> None:
     assert settle(store, ended(first, RunState.SUCCEEDED, outcome_label="late")) == set()
     assert get(store, run.id) == replace(second, attempts=1)
     assert settle(store, ended(second)) == {run.id}
-    fences = [attempt.fence for attempt in store.read(lambda tx: tx.get_attempts([run.id]))[run.id]]
+    fences = [attempt.fence for attempt in store.read(lambda tx: tx.get_run_rows(Attempt, [run.id]))[run.id]]
     assert fences == [1, 2]
 
 
@@ -277,7 +278,7 @@ def test_a_lease_ends_once_however_many_answers_it_gets(database: Database) -> N
     )
     assert [answer for answer in answers if isinstance(answer, Exception)] == []
     assert sorted(len(answer) for answer in answers) == [0] * 11 + [1]
-    assert len(stores[0].read(lambda tx: tx.get_attempts([run.id]))[run.id]) == 1
+    assert len(stores[0].read(lambda tx: tx.get_run_rows(Attempt, [run.id]))[run.id]) == 1
 
 
 def test_settling_a_batch_skips_only_the_stale_results(store: Store) -> None:
@@ -296,12 +297,12 @@ def test_attempts_are_kept_oldest_first_for_each_run(store: Store) -> None:
         for run in runs:
             (held,) = leased(store, get(store, run.id), at=now)
             settle(store, ended(held, RunState.READY, at=now + MINUTE))
-    found = store.read(lambda tx: tx.get_attempts([run.id for run in runs]))
+    found = store.read(lambda tx: tx.get_run_rows(Attempt, [run.id for run in runs]))
     for run in runs:
         assert [a.fence for a in found[run.id]] == [1, 2, 3]
         assert [a.ended_at for a in found[run.id]] == [NOON + n * HOUR + MINUTE for n in range(3)]
-    assert store.read(lambda tx: tx.get_attempts([new_id()])) == {}
-    assert store.read(lambda tx: tx.get_attempts([])) == {}
+    assert store.read(lambda tx: tx.get_run_rows(Attempt, [new_id()])) == {}
+    assert store.read(lambda tx: tx.get_run_rows(Attempt, [])) == {}
 
 
 @pytest.mark.parametrize("was", FREE)
@@ -385,5 +386,5 @@ def test_leases_of_a_wrong_clock_are_shortened_and_others_stay(store: Store) -> 
 def test_only_finished_runs_are_deleted(store: Store) -> None:
     skipped, ready = make_run(state=RunState.SKIPPED, finished_at=NOON), make_run()
     add(store, skipped, ready)
-    store.write(lambda tx: tx.delete_runs([skipped.id, ready.id]))
+    store.write(lambda tx: tx.repair_history(delete=[skipped.id, ready.id]))
     assert set(store.read(lambda tx: tx.get_runs([skipped.id, ready.id]))) == {ready.id}

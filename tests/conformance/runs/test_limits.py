@@ -96,7 +96,7 @@ def test_a_renewal_and_an_end_that_was_refused_free_no_place(store: Store) -> No
     run = queued()
     add(store, run)
     (held,) = leased(store, run)
-    store.write(lambda tx: tx.renew_leases([Renewal(run.id, held.fence, NOON + HOUR)], now=NOON))
+    store.write(lambda tx: tx.renew_leases([Renewal(run.id, held.fence, NOON + HOUR)]))
     settle(store, ended(replace(held, fence=held.fence + 1)))
     assert hold(store, MAIL)[MAIL].held == 1
 

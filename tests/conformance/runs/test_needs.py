@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import closing
 from typing import Any
 
+import apsw
+import psycopg
 import pytest
 
 from tests.conformance.support.builders import (
@@ -22,7 +26,10 @@ from timewright.core.moments import HOUR, MINUTE
 from timewright.core.run.needs import LeaseOffer, Needs, Offer
 from timewright.core.run.run import Run
 from timewright.ports import Store
+from timewright.ports.rows import FirstReadyRuns, SetAsideSchedules
+from timewright.stores.postgres.connection import PLANNER_SETTINGS
 from timewright.stores.queries.ready_runs import MAX_PROBED_BUCKETS
+from timewright.stores.statements import POSTGRES, SQLITE, load_statements
 
 SEND, CLEAN = ("call:send",), ("call:clean",)
 SENDER = LeaseOffer(offer=Offer(functions=("send",)))
@@ -135,7 +142,9 @@ def test_many_buckets_are_served(store: Store) -> None:
 def test_the_first_ready_run_of_each_set_of_needs_is_found(store: Store) -> None:
     first, second, other = make_run(needs=SEND), make_run(needs=SEND), make_run(needs=CLEAN)
     add(store, first, second, other, make_run())
-    assert store.read(lambda tx: sorted(run.id for run in tx.first_ready_runs())) == ids(first, other)
+    assert store.read(lambda tx: sorted(run.id for run in tx.select_runs(FirstReadyRuns()))) == ids(
+        first, other
+    )
 
 
 def test_a_schedule_that_nobody_can_run_is_set_aside_until_someone_can(store: Store) -> None:
@@ -143,7 +152,7 @@ def test_a_schedule_that_nobody_can_run_is_set_aside_until_someone_can(store: St
     store.write(lambda tx: tx.put_schedules([schedule_write(schedule, make_progress(next_at=NOON))]))
     store.write(lambda tx: tx.set_aside([(schedule.id, SEND)], until=NOON + HOUR))
     assert store.write(lambda tx: tx.due_schedules(now=NOON, limit=5)) == []
-    assert store.read(lambda tx: tx.set_aside_schedules(limit=5)) == [schedule.id]
+    assert store.read(lambda tx: tx.select_schedule_ids(SetAsideSchedules(5))) == [schedule.id]
     assert get_record(store, schedule.id).progress.next_at == NOON
 
     def wake(offer: LeaseOffer) -> int:
@@ -159,18 +168,74 @@ def test_a_schedule_that_nobody_can_run_is_set_aside_until_someone_can(store: St
     assert due.schedule.id == schedule.id
 
 
+# 5,000 copies of every run that waits for another function.
+COPIES = """
+INSERT INTO runs
+    (id, namespace, dedupe_scope, planned_at, fire_at, state, ready_bucket, exclusive, created_at, extra)
+SELECT r.id || '-' || n, r.namespace, r.id || '-' || n, r.planned_at, r.fire_at, r.state, r.ready_bucket, 0,
+    r.created_at, r.extra
+FROM runs r, {numbers} WHERE r.ready_bucket LIKE '%other%'
+"""
+NUMBERS = {
+    "sqlite": "(WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT 5000) SELECT n FROM c)",
+    "postgres": "generate_series(1, 5000) AS n",
+}
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_leasing_reads_no_row_of_another_bucket(database: Database, kind: str) -> None:
-    store = database.open()
+def test_leasing_reads_no_row_of_another_bucket(own_database: Database, kind: str) -> None:
+    """By counted rows and by the plans of its queries, while 100,000 runs wait for 20 other functions."""
+    store = own_database.open()
     add(store, *(make_run(needs=SEND) for _ in range(3)))
     count = rows_read_by_leasing if kind == "postgres" else steps_of_leasing
     few = [count(store), count(store)][1]
-    for number in range(20):
-        add(store, *(make_run(needs=(f"call:other{number}",)) for _ in range(100)))
-    if kind == "postgres":  # as autovacuum does; without statistics PostgreSQL takes the table for a tiny one
-        store.write(lambda tx: tx._executor._connection.execute_raw(b"ANALYZE runs"))
+    add(store, *(make_run(needs=(f"call:other{number}",)) for number in range(20)))
+    own_database.sql(COPIES.format(numbers=NUMBERS[kind]))
+    # As autovacuum does; without statistics PostgreSQL takes the table for a tiny one.
+    own_database.sql("ANALYZE runs")
+    assert own_database.sql("SELECT count(*) FROM runs WHERE state = 'ready'") == [(100_023,)]
     count(store)
     assert count(store) == few
+    plans = plans_of_leasing(own_database, store)
+    read = [step for step in plans if re.search(r"(SCAN|SEARCH) (runs|r)\b|Scan .*on runs", step)]
+    assert read
+    by_bucket = re.compile(r"runs_ready .*ready_bucket ?= ?|runs_deferred|runs_pkey")
+    assert all(map(by_bucket.search, read)), "\n".join(plans)
+
+
+def plans_of_leasing(database: Database, store: Any) -> list[str]:
+    """The plan of each query of one leasing; PostgreSQL's conditions stand behind their scan."""
+    asked: list[tuple[str, dict[str, Any]]] = []
+
+    def work(tx: Any) -> None:
+        query = tx._query
+
+        def record(name: str, given: dict[str, Any]) -> Any:
+            asked.append((name, given))
+            return query(name, given)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tx, "_query", record)
+            tx.ready_runs(now=NOON, limit=100, offer=SENDER)
+
+    store.write(work)
+    if database.kind == "sqlite":
+        statements = load_statements(SQLITE)
+        with closing(apsw.Connection(database.place)) as connection:
+            plans = [
+                connection.execute(f"EXPLAIN QUERY PLAN {statements[name].sql}", given).fetchall()
+                for name, given in asked
+            ]
+        return [str(row[3]) for plan in plans for row in plan]
+    with psycopg.connect(database.place) as session:
+        for setting in PLANNER_SETTINGS:
+            session.execute(f"SET {setting}".encode())
+        sql = load_statements(POSTGRES)
+        plans = [
+            session.execute(f"EXPLAIN {sql[name].sql}".encode(), given).fetchall() for name, given in asked
+        ]
+    lines = "\n".join(str(row[0]) for plan in plans for row in plan)
+    return re.sub(r"\n\s+(?=Index Cond|Filter)", " ", lines).splitlines()
 
 
 def steps_of_leasing(store: Any) -> int:

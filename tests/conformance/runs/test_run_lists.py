@@ -30,6 +30,7 @@ from timewright.core.moments import DAY, HOUR, MINUTE
 from timewright.core.run.run import Run, RunState
 from timewright.errors import InvalidInput
 from timewright.ports import RunFilter, Store
+from timewright.ports.rows import NextSchedules
 
 
 def find(store: Store, **which: Any) -> list[str]:
@@ -132,9 +133,9 @@ def test_relinking_repairs_a_history_with_a_gap(store: Store, nightly: str) -> N
     runs = [make_run(nightly, planned_at=NOON + n * HOUR, state=RunState.SUCCEEDED) for n in range(3)]
     admit(store, nightly, *runs)
     first, _, last = with_previous_runs("", runs)
-    store.write(lambda tx: tx.relink_runs([(last.id, first.id)]))
+    store.write(lambda tx: tx.repair_history(relink=[(last.id, first.id)]))
     assert find(store, schedule_id=nightly) == [last.id, first.id]
-    store.write(lambda tx: tx.relink_runs([]))
+    store.write(lambda tx: tx.repair_history())
 
 
 def test_a_skipped_run_counts_the_occurrences_before_it(store: Store, nightly: str) -> None:
@@ -143,10 +144,9 @@ def test_a_skipped_run_counts_the_occurrences_before_it(store: Store, nightly: s
     admit(store, nightly, skipped, succeeded)
     before = [get(store, one.id) for one in (skipped, succeeded)]
     folded = [replace(one, planned_at=NOON, last_of=one.planned_at, dropped=3, previous="") for one in before]
-    store.write(lambda tx: tx.fold_runs(folded))
+    store.write(lambda tx: tx.repair_history(fold=folded))
     after = [get(store, one.id) for one in before]
     assert after == [folded[0], before[1]], "only skipped runs count others"
-    store.write(lambda tx: tx.fold_runs([]))
 
 
 def test_a_schedule_and_its_first_run_are_one_transaction(store: Store) -> None:
@@ -213,7 +213,8 @@ def test_next_schedules_come_by_wake_up(store: Store) -> None:
     )
 
     def upcoming(until: datetime, limit: int = 10) -> list[str]:
-        return store.read(lambda tx: tx.next_schedule_ids("default", until=until, limit=limit))
+        which = NextSchedules(namespace="default", until=until, limit=limit)
+        return store.read(lambda tx: tx.select_schedule_ids(which))
 
     assert upcoming(NOON + DAY) == [soon.id, late.id]
     assert upcoming(NOON + DAY, limit=1) == [soon.id]

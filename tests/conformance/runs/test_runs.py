@@ -32,6 +32,8 @@ from timewright.core.run.admission import InFlightCounts
 from timewright.core.run.run import Run, RunState
 from timewright.errors import Conflict
 from timewright.ports import RunChange, RunFilter, Store, Transaction
+from timewright.ports.rows import LiveRuns, ReleasableRuns
+from timewright.stores.queries.runs import SqlRunQueries
 
 
 def find(store: Store, **which: Any) -> list[str]:
@@ -183,7 +185,7 @@ def test_a_schedule_has_at_most_one_run_in_flight(
     add(store, make_run(nightly, state=live))
     with pytest.raises(Conflict):
         add(store, make_run(nightly, planned_at=NOON + HOUR, state=second))
-    assert [run.state for run in store.read(lambda tx: tx.live_runs([nightly]))] == [live]
+    assert [run.state for run in store.read(lambda tx: tx.select_runs(LiveRuns([nightly])))] == [live]
 
 
 @pytest.mark.parametrize(
@@ -258,9 +260,9 @@ def test_live_runs_are_the_ready_leased_and_held_ones_oldest_first(store: Store,
         make_run(nightly, planned_at=NOON - HOUR, state=RunState.PARKED),
     ]
     add(store, *runs)
-    live = store.read(lambda tx: tx.live_runs([nightly]))
+    live = store.read(lambda tx: tx.select_runs(LiveRuns([nightly])))
     assert [run.id for run in live] == [runs[1].id, runs[0].id, runs[2].id]
-    assert store.read(lambda tx: tx.live_runs([])) == []
+    assert store.read(lambda tx: tx.select_runs(LiveRuns([]))) == []
 
 
 def test_the_first_held_run_is_freeable_when_its_schedule_has_nothing_in_flight(store: Store) -> None:
@@ -274,12 +276,12 @@ def test_the_first_held_run_is_freeable_when_its_schedule_has_nothing_in_flight(
         make_run(c, planned_at=NOON + HOUR, state=RunState.HELD),
     ]
     add(store, *free, *blocked, *parked)
-    found = store.write(lambda tx: tx.releasable_runs(limit=10))
+    found = store.write(lambda tx: tx.select_runs(ReleasableRuns(limit=10)))
     assert {run.id for run in found} == {free[1].id, parked[1].id}
-    assert len(store.write(lambda tx: tx.releasable_runs(limit=1))) == 1
-    (only,) = store.write(lambda tx: tx.releasable_runs(limit=10, schedule_ids=[c, b]))
+    assert len(store.write(lambda tx: tx.select_runs(ReleasableRuns(limit=1)))) == 1
+    (only,) = store.write(lambda tx: tx.select_runs(ReleasableRuns(limit=10, schedule_ids=[c, b])))
     assert only.id == parked[1].id
-    assert store.write(lambda tx: tx.releasable_runs(limit=10, schedule_ids=[])) == []
+    assert store.write(lambda tx: tx.select_runs(ReleasableRuns(limit=10, schedule_ids=[]))) == []
 
 
 def test_an_occurrence_is_found_by_its_instant(store: Store, nightly: str) -> None:
@@ -293,6 +295,26 @@ def test_an_occurrence_is_found_by_its_instant(store: Store, nightly: str) -> No
     assert store.read(lambda tx: tx.find_occurrence(nightly, NOON + HOUR)) == runs[1]
     assert store.read(lambda tx: tx.find_occurrence(nightly, NOON + TICK)) is None
     assert store.read(lambda tx: tx.find_occurrence(new_id("schedule"), NOON)) is None
+
+
+def test_a_new_occurrence_is_not_searched_in_the_whole_history(
+    store: Store, nightly: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hours = range(100)
+    old = [make_run(nightly, planned_at=NOON + hour * HOUR, state=RunState.SUCCEEDED) for hour in hours]
+    admit(store, nightly, *old)
+    read: list[int] = []
+    follow = SqlRunQueries._follow_history
+
+    def counting(queries: SqlRunQueries, start: str, *, max_rows: int) -> Any:
+        rows = follow(queries, start, max_rows=max_rows)
+        read.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(SqlRunQueries, "_follow_history", counting)
+    assert occurrence(store, nightly, NOON + 200 * HOUR) is None
+    assert sum(read) < 20
+    assert occurrence(store, nightly, NOON + TICK) is None
 
 
 def test_an_occurrence_that_was_dropped_is_found_in_the_row_that_counts_it(

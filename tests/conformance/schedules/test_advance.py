@@ -27,6 +27,7 @@ from timewright.core.schedule.decision import Source
 from timewright.core.target import Handoff
 from timewright.errors import Conflict
 from timewright.ports import OnTimeStep, ScheduleRecord, Store
+from timewright.ports.rows import LeasedRuns
 from timewright.stores.sqlite.executor import MIN_BATCH_ROWS
 
 LATER = NOON + MINUTE
@@ -138,7 +139,7 @@ def test_leased_and_ready_runs_are_inserted_together(store: Store, many: int) ->
         assert (after.progress.cursor, after.progress.next_at) == (NOON, NOON + DAY)
         assert after.last_run == row.run_id
     assert {get(store, row.run_id).state for row in waits} == {RunState.READY}
-    held = store.read(lambda tx: tx.leased_runs(holder="me"))
+    held = store.read(lambda tx: tx.select_runs(LeasedRuns(holder="me")))
     assert {run.id for run in held} == {row.run_id for row in steps}
 
 

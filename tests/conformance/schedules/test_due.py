@@ -376,6 +376,52 @@ def test_a_clock_that_was_set_back_is_followed_by_a_complete_probe(store: Store)
     assert probe(store, NOON - HOUR).complete_in is None
 
 
+@pytest.fixture
+def sliced_probes(slow_probes: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every slice of the past counts as slow, and each probe searches one."""
+    assert slow_probes is None
+    monkeypatch.setattr("timewright.stores.queries.tick.PROBE_PAUSE_FACTOR", 0)
+    monkeypatch.setattr("timewright.stores.queries.tick.QUICK_SLICE_S", 0.0)
+    monkeypatch.setattr("timewright.stores.queries.tick.MIN_SLICE_SHARE", 4)
+
+
+@pytest.mark.usefixtures("sliced_probes")
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_a_search_of_the_past_in_slices_finds_what_was_written_late(database: Database) -> None:
+    store, other = database.open(), database.open()
+    put(store, waking("first", NOON + MINUTE))
+    assert probe(store, NOON, with_lease_end=True).complete_in is None
+    run = make_run(fire_at=NOON - HOUR)
+    put(other, waking("old", NOON - 100 * HOUR))
+    add(other, run)
+    (run,) = leased(other, run, at=NOON - HOUR, length=MINUTE)
+    found = []
+    for _ in range(200):
+        found.append(probe(store, NOON, with_lease_end=True))
+        if found[-1].complete_in is None:
+            break
+    assert len(found) > 20, "slices, not the whole past at once"
+    assert found[-1].complete_in is None
+    assert {each.wake_at for each in found} == {NOON + MINUTE, NOON - 100 * HOUR}
+    assert {each.lease_expires_at for each in found} == {None, NOON - HOUR + MINUTE}
+
+
+@pytest.mark.usefixtures("sliced_probes")
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_a_search_that_needs_few_slices_makes_probes_complete_again(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = database.open(), database.open()
+    put(store, waking("first", NOON + MINUTE))
+    probe(store, NOON)
+    monkeypatch.setattr("timewright.stores.queries.tick.QUICK_SLICE_S", inf)
+    monkeypatch.setattr("timewright.stores.queries.tick.SLOW_PROBE_S", inf)
+    assert probe(store, NOON).complete_in is not None
+    assert [probe(store, NOON).complete_in is None for _ in range(20)][-1]
+    put(other, waking("old", NOON - HOUR))
+    assert probe(store, NOON).wake_at == NOON - HOUR
+
+
 @pytest.mark.usefixtures("slow_probes")
 @pytest.mark.parametrize("kind", ["postgres"])
 def test_the_end_of_leases_is_not_searched_again_before_it_has_come(database: Database) -> None:
@@ -387,6 +433,7 @@ def test_the_end_of_leases_is_not_searched_again_before_it_has_come(database: Da
     assert probe(store, NOON, with_lease_end=True).lease_expires_at == NOON + MINUTE
     settle(other, ended_run(run))
     assert probe(store, NOON, with_lease_end=True).lease_expires_at == NOON + MINUTE
+    assert probe(store, NOON + MINUTE - TICK, with_lease_end=True).lease_expires_at == NOON + MINUTE
     assert probe(store, NOON + MINUTE, with_lease_end=True).lease_expires_at is None
 
 

@@ -20,6 +20,7 @@ from tests.conformance.support.builders import (
 from timewright.core.run.leasing import LimitUsage
 from timewright.core.schedule.schedule import queue_limit_key
 from timewright.ports import RunFilter, ScheduleFilter, Store
+from timewright.ports.rows import QueuedRuns
 
 # A namespace with the same prefix, the next one in order, and one that would match as a pattern.
 OTHERS = ["tenant", "tenant2", "tenan", "Tenant", "ten_nt", "%"]
@@ -48,7 +49,7 @@ def everything(store: Store, namespace: str) -> list[Any]:
             *tx.find_runs(RunFilter(namespace=namespace)).rows,
             *tx.get_objects("calendar", namespace=namespace),
             *tx.find_audit(namespace=namespace).rows,
-            *tx.queue_runs(namespace, "mail", limit=10),
+            *tx.select_runs(QueuedRuns(namespace, "mail", limit=10)),
             *([found] if (found := tx.find_schedule_id(namespace, "report")) else []),
         ]
     )

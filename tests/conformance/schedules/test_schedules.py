@@ -22,6 +22,7 @@ from timewright.core.recurrence.triggers import Every
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import Conflict, InvalidInput, NotFound
 from timewright.ports import ScheduleFilter, Store
+from timewright.ports.rows import SchedulesAtStart
 from timewright.ports.schedules import ScheduleHead
 
 
@@ -228,7 +229,7 @@ def test_active_schedules_that_run_at_the_start_are_found(store: Store) -> None:
     gone = make_progress(state=ScheduleState.ARCHIVED, next_at=None)
     rows = [schedule_write(first), schedule_write(plain), schedule_write(archived, gone)]
     store.write(lambda tx: tx.put_schedules(rows))
-    assert store.read(lambda tx: tx.find_schedules_at_start()) == [first.id]
+    assert store.read(lambda tx: tx.select_schedule_ids(SchedulesAtStart())) == [first.id]
 
 
 def test_heads_are_found_by_name_in_any_state(store: Store) -> None:

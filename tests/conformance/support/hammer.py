@@ -17,6 +17,7 @@ from tests.conformance.support.databases import open_store
 from timewright.core.run.leasing import LimitUsage, plan_leases
 from timewright.core.run.run import Attempt, Run
 from timewright.ports import Grant, Store, Transaction
+from timewright.ports.rows import LeasedRuns
 from timewright.testing.clock import ManualClock
 
 AT_ONCE = 3
@@ -61,7 +62,7 @@ def hammer_from_threads(
 
 def exceeded_limits(tx: Transaction, limits: Mapping[str, int]) -> list[str]:
     """Return the limits with more live leases than capacity, counted from the runs."""
-    live = Counter(key for run in tx.leased_runs() for key in run.limit_keys)
+    live = Counter(key for run in tx.select_runs(LeasedRuns()) for key in run.limit_keys)
     return [f"{key}: {live[key]} of {capacity}" for key, capacity in limits.items() if live[key] > capacity]
 
 

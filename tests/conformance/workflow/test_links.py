@@ -30,6 +30,7 @@ from timewright.core.run.run import LIVE_STATES, Run, RunState
 from timewright.core.schedule.upstream import EndKind
 from timewright.errors import Conflict
 from timewright.ports import RunChange, Store
+from timewright.ports.rows import FutureManualRuns, RunsWithNeeds
 from timewright.ports.workflow import Link, RunEndEffects
 from timewright.stores.statements import SQLITE, load_statements
 
@@ -58,11 +59,11 @@ def meet(store: Store, *links: Link) -> None:
 
 
 def waiting(store: Store, *schedule_ids: str) -> list[str]:
-    return list(store.read(lambda tx: tx.get_dependency_waits(schedule_ids)))
+    return [run.id for run in store.read(lambda tx: tx.select_runs(RunsWithNeeds(schedule_ids)))]
 
 
 def ahead(store: Store, *schedule_ids: str, limit: int = 1000) -> list[Run]:
-    return list(store.read(lambda tx: tx.future_manual_runs(schedule_ids, limit=limit)))
+    return list(store.read(lambda tx: tx.select_runs(FutureManualRuns(schedule_ids, limit=limit))))
 
 
 def by_hand(schedule_id: str, *, fire_at: datetime, **fields: Any) -> Run:
@@ -206,11 +207,12 @@ def test_a_locked_link_read_misses_no_concurrent_end(database: Database) -> None
 def test_a_locked_link_is_met_after_the_lock_is_released(database: Database) -> None:
     starter, bringer = database.open(), database.open()
     ask_for(starter, "x", link("a", "x"))
+    add(starter, make_run("x", id="run_9"))
     met = link("a", "x", met_at=NOON, met_by="run_1")
 
     def bring(tx: Any) -> list[str]:
         tx.mark_links_met([met])
-        return list(tx.get_dependency_waits(["x"]))
+        return [run.id for run in tx.select_runs(RunsWithNeeds(["x"]))]
 
     with (
         held_open(
@@ -228,6 +230,7 @@ def test_a_locked_link_is_met_after_the_lock_is_released(database: Database) -> 
 
 def test_runs_that_wait_are_found_by_their_schedules_until_they_wait_no_more(store: Store) -> None:
     waits = [(f"run_{n:03}", f"sch_{n % 2}") for n in range(MANY)]
+    add(store, *(make_run("", id=run_id, dedupe_scope=run_id) for run_id, _ in waits))
     store.write(lambda tx: tx.add_dependency_waits(waits[::-1]))
     store.write(lambda tx: tx.add_dependency_waits([*waits[:2], ("run_000", "sch_1"), ("run_000", "sch_1")]))
     store.write(lambda tx: tx.add_dependency_waits([]))
@@ -300,7 +303,7 @@ def test_each_query_uses_its_index(database: Database) -> None:
         "future_manual_runs": ["runs_future_manual"],
         "run_end_effects": ["runs_held", "schedule_links_downstream", "schedules_failing"],
         "upstream_links": ["schedule_links_downstream"],
-        "get_dependency_waits": ["dependency_waits_schedule"],
+        "runs_with_needs": ["SEARCH runs USING PRIMARY KEY (id=?)", "dependency_waits_schedule"],
         "get_open_follow_ups": ["follow_ups_open"],
         "find_follow_ups": ["follow_ups_run", "follow_ups_upstream"],
         "child_runs": ["runs_parent"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
@@ -13,6 +14,7 @@ from timewright.core.definitions import Definition, Kind, read_definitions, writ
 from timewright.core.definitions.export import calendar_fields, queue_fields, schedule_fields
 from timewright.core.input.decode import decode, decode_schedule
 from timewright.core.input.encoding import encode
+from timewright.core.input.strict_yaml import dump_yaml, read_yaml
 from timewright.core.policies.policies import Floor, FloorAction, QueuePolicy
 from timewright.core.schedule.schedule import Schedule
 from timewright.errors import TimewrightError
@@ -80,3 +82,10 @@ def test_a_schedule_is_written_in_its_short_form() -> None:
 def test_an_interval_is_written_with_its_anchor_so_that_another_store_runs_it_at_the_same_times() -> None:
     schedule = decode_schedule({"name": "a", "every": "15m", "note": "x"}, id="sch_1", now=NOON)
     assert schedule_fields(schedule) == {"every": "15m", "anchor": "2026-03-10T12:00:00Z", "note": "x"}
+
+
+@pytest.mark.parametrize("text", ["1e3", "0123", "on", "~", "a\x85b", "\u2028", "a\r\nb", " ", "- a: #b"])
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_text_is_the_same_when_it_is_read_again(text: str, ascii_only: bool) -> None:
+    data = {"note": text, "args": {text: [text]}}
+    assert read_yaml(dump_yaml(data, ascii_only=ascii_only)) == data

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.core.imports.import_samples import SAMPLES, SOURCES
 from timewright.core.definitions import Definition, read_definitions, write_definitions
 from timewright.core.imports import IMPORTERS, Fidelity, Imported, ImportOptions, import_files
 from timewright.core.imports.cron_text import NotTranslatable, calendar_to_cron, span_seconds
@@ -16,18 +16,6 @@ from timewright.core.recurrence.triggers import Cron
 from timewright.errors import TimewrightError
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
-SAMPLES = Path(__file__).parent / "samples"
-SOURCES = {
-    "user crontab": ("crontab", ["user.crontab"]),
-    "system crontab": ("system-crontab", ["system.crontab"]),
-    "systemd": ("systemd", ["backup.timer", "backup.service", "poll.timer"]),
-    "kubernetes": ("kubernetes", ["cronjobs.yaml"]),
-    "celery file": ("celery", ["celeryconfig.py"]),
-    "django dump": ("celery", ["django_dump.json"]),
-    "apscheduler 3": ("apscheduler", ["apscheduler3.json"]),
-    "apscheduler 4": ("apscheduler", ["apscheduler4.json"]),
-    "github actions": ("github-actions", ["nightly.yml"]),
-}
 
 
 def imported(which: str) -> Imported:
@@ -81,19 +69,23 @@ def test_garbage_is_refused_with_one_error_that_names_the_place(source: str, gar
 
 
 def test_a_cron_command_keeps_its_pipes_and_its_shell() -> None:
-    command = schedule("user crontab", "backup")["target"]["command"]
-    assert command == ["/bin/sh", "-c", "/usr/local/bin/backup.sh --all 2>&1 | logger -t backup"]
-    assert schedule("user crontab", "weekly")["target"]["command"][0] == "/bin/bash"
+    *shell, script = schedule("user crontab", "backup")["target"]["command"]
+    # A target may not set PATH; `env` may.
+    assert shell == ["/usr/bin/env", "PATH=/usr/local/bin:/usr/bin:/bin", "/bin/sh", "-c"]
+    assert script == "/usr/local/bin/backup.sh --all 2>&1 | logger -t backup"
+    assert schedule("user crontab", "weekly")["target"]["command"][-3] == "/bin/bash"
     assert schedule("user crontab", "weekly")["target"]["cwd"] == "/srv/jobs"
 
 
 def test_text_after_a_percent_sign_is_standard_input() -> None:
-    script = schedule("user crontab", "mail")["target"]["command"][2]
+    script = schedule("user crontab", "mail")["target"]["command"][-1]
     assert script == (
         "{ mail -s \"It is 10pm\" joe\n} <<'END_OF_INPUT'\n"
         "Joe,\n\nWhere are your kids? 100% sure\n\nEND_OF_INPUT"
     )
-    assert schedule("user crontab", "archive")["target"]["command"][2] == "/usr/bin/archive --day $(date +%F)"
+    assert (
+        schedule("user crontab", "archive")["target"]["command"][-1] == "/usr/bin/archive --day $(date +%F)"
+    )
 
 
 def test_the_zone_of_a_crontab_is_cron_tz_or_that_of_the_machine() -> None:

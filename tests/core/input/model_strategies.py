@@ -125,7 +125,7 @@ rules = st.builds(
 )
 policies = st.builds(
     QueuePolicy,
-    max_concurrent=st.integers(1, 100_000),
+    max_running=st.integers(1, 100_000),
     max_attempts=st.integers(1, 1000),
     lease=waits,
     backoff=backoffs,

@@ -181,7 +181,7 @@ def test_short_forms_of_targets_are_expanded(raw: Any, expected: AnyTarget) -> N
         ({}, "target"),
         (5, "target"),
         ({"http": "https://x.test", "note": "x"}, "target"),
-        ({"shell": "rm -rf /"}, "target"),
+        ({"shell": "rm -rf /"}, "target.shell"),
         ({"shell": []}, "target.command"),
         ({"kind": "fax"}, "target.kind"),
         ({"http": {"url": "https://x.test", "methd": "GET"}}, "target.methd"),
@@ -329,6 +329,9 @@ def test_an_alias_and_its_object_can_be_combined_unless_both_set_one_field() -> 
     assert made(lease="1m").lease.length == MINUTE
     assert refusal(made, retry={"maxAttempts": 1}, maxRetries=2).field == "retry.max_attempts"
     assert refusal(made, retry=1, maxRetries=2).field == "retry"
+    error = refusal(made, trigger="0 9 * * *", every="1h")
+    assert error.message == "trigger '0 9 * * *' cannot be combined with every: '1h'"
+    assert error.fix == "trigger: {…, every: '1h'}, or remove one of them"
     assert refusal(made, jitter="1s", jitter_ms=500).field == "jitter"
 
 
@@ -674,7 +677,7 @@ def test_an_enum_member_is_accepted_as_a_value() -> None:
 
 def test_a_missing_policy_gives_the_defaults() -> None:
     assert decode_policy(None) == decode_policy({}) == QueuePolicy()
-    assert decode_policy({"schemaVersion": 1, "maxConcurrent": 4}).max_concurrent == 4
+    assert decode_policy({"schemaVersion": 1, "maxConcurrent": 4}).max_running == 4
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def planned(runs: list[Run], policy: QueuePolicy, *, now: datetime, capacity: in
     live = sum(
         run.state is RunState.LEASED and run.lease_until is not None and run.lease_until > now for run in runs
     )
-    limit = LimitUsage(capacity=policy.max_concurrent, held=live)
+    limit = LimitUsage(capacity=policy.max_running, held=live)
     return plan_leases(runs, limits={LIMIT_KEY: limit}, capacity=capacity, now=now)
 
 
@@ -110,7 +110,7 @@ def ask_normalize_policy(case: Case) -> dict[str, Any]:
     policy = decode_policy(case.input["policy"])
     assert isinstance(policy.backoff, Exponential)
     return {
-        "maxConcurrent": policy.max_concurrent,
+        "maxConcurrent": policy.max_running,
         "maxAttempts": policy.max_attempts,
         "leaseTtlMs": round(policy.lease / SECOND * 1000),
         "backoffBaseMs": round(policy.backoff.base / SECOND * 1000),

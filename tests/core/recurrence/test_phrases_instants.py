@@ -114,6 +114,8 @@ tomorrow 9am America/New_York => 2026-11-18 15:00
 9pm utc => 2026-11-17 22:00
 at(2026-12-25T09:00:00) => 2026-12-25 09:00
 @1767225600 => 2026-01-01 01:00
+now + 2h => 2026-11-17 17:30
+2026-12-25T9:00 => 2026-12-25 09:00
 2026-10-25T02:30:00+01:00 => 2026-10-25 02:30
 """
 ROWS = [line.split(" => ") for line in PHRASES.strip().splitlines()]
@@ -150,6 +152,14 @@ in 99999999 years => 2026-12-25 09:00
 18h30 => at 18h30
 six => at six
 6 => at 6
+in 2 weeks on monday => 2 weeks from monday, or a date
+saturday night at 2 => the day without night, as in sunday at 02:00
+tomorrow 9 => tomorrow at 9
+20261225 => 2026-12-25
+1798185600000 => @1798185600, in seconds
+before friday => tomorrow at 09:00
+easter => tomorrow at 09:00
+9am gmt+2 => a zone by its name instead of the offset: Europe/Berlin, or UTC
 tomorrow 9am berlin => write the zone as Europe/Berlin
 """
 
@@ -176,6 +186,12 @@ def test_an_instant_that_is_ambiguous_or_wrong_is_refused(text: str, fix: str) -
     assert refusal.value.fix == fix
     assert refusal.value.field == "start_at"
     assert refusal.value.rule
+
+
+def test_an_example_of_the_past_is_shown_where_the_past_is_asked_for() -> None:
+    with pytest.raises(InvalidInstant) as refusal:
+        parse_moment("gestern", now=NOW, zone=BERLIN, field="since", past=True)
+    assert refusal.value.fix == "yesterday at 09:00"
 
 
 def test_an_abbreviation_of_a_zone_is_refused() -> None:

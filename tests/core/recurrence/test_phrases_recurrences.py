@@ -46,6 +46,13 @@ every day at 9am and 5pm => cron 0 9,17 * * *
 every hour between 9am and 5pm => cron 0 9-17 * * *
 every 15 minutes during business hours => cron */15 9-16 * * 1-5
 every half hour => every 30m
+every 1/2 hour => every 30m
+every 1/4 of an hour => every 15m
+every 1½ hours => every 1h30m
+on the tenth => cron 0 0 10 * *
+every month on the twenty-first at 9 => cron 0 9 21 * *
+on the first and fifteenth => cron 0 0 1,15 * *
+every thirty second => every 30s
 every five minutes => every 5m
 every day except sunday => cron 0 0 * * 1-6
 every quarter => cron 0 0 1 1,4,7,10 *
@@ -340,6 +347,24 @@ every day except mon-thu => cron 0 0 * * 0,5,6
 every day at 8 except december to february => cron 0 8 * 3-11 *
 *-*-* *:00:00 => cron 0 * * * *
 10 9 1 1 2 => cron 10 9 1 1 2
+every third thursday of november => cron 0 0 * 11 4#3
+every 2nd and 4th saturday at 10 => cron 0 10 * * 6#2,6#4
+every friday 13th => cron 0 0 13 * +5
+every week day at 9 => cron 0 9 * * 1-5
+last week day of the month => cron 0 0 LW * *
+start of each hour => cron 0 * * * *
+top of the hour => cron 0 * * * *
+every hour at quarter past => cron 15 * * * *
+every hour at half past => cron 30 * * * *
+quarter to the hour => cron 45 * * * *
+at 5 minutes to the hour => cron 55 * * * *
+10 minutes before the hour => cron 50 * * * *
+2 per day => cron 0 0,12 * * *
+5/hour => cron */12 * * * *
+only weekdays at 9 => cron 0 9 * * 1-5
+weekdays at 9 only => cron 0 9 * * 1-5
+weekdays at 9 and at 10 on saturdays => cron 0 9 * * 1-5 + cron 0 10 * * 6
+cron(0/15 9 ? * MON-FRI *) => cron 0-59/15 9 ? * MON-FRI
 every day at 9:30 and 17 UTC => cron 30 9 * * * [UTC] + cron 0 17 * * * [UTC]
 """
 ROWS = [tuple(line.split(" => ")) for line in PHRASES.strip().splitlines()]
@@ -353,7 +378,10 @@ biweekly on mon and thu => every 2 weeks on mon; or every mon and thu
 bimonthly => every 2 months on the 1st; or on the 1st and 15th of every month
 biannually => every 2 years on 1 january; or 1 jan and 1 jul
 every other weekday => every mon, wed and fri; or every 2 weeks on weekdays
-every 3 weekdays => every 3 days; or every 3 weeks on weekdays
+every 3 weekdays => every 5 days; or every 3 weeks on weekdays
+every 10 business days => every 2 weeks on mon; or every 10 weeks on weekdays
+saturday night at 2 => saturday at 02:00; or sunday at 02:00
+sunday night at midnight => sunday at 00:00; or monday at 00:00
 every first day => every day; or 1st day of every month
 every day at half nine => write half past 9 or 8:30
 every day at 8 and 9pm => write 8am or 8pm
@@ -377,6 +405,15 @@ every year on feb 30 => day 30
 every year on the 15th => month
 every day at 24:00 => hour 24
 every day at 9:75 => minute 75
+mondays at 9 on the 15th => days in two places
+mondays on the 15th => days in two places
+monday 25 dec => days in two places
+once a week on mon and fri => once a week
+weekly daily => two ways
+weekly *-*-* 03:00 => two ways
+every 2 weeks on monday and every friday => others every week
+end of each hour => end of an interval
+daily at 9 to 5 => 9 to 5
 every day at 3 and every hour => 'every'
 every 7 hours on weekdays => does not divide
 every 10 minutes between 22:00 and 06:00 on weekdays => midnight
@@ -552,6 +589,15 @@ ASKED = [
     ("every other 3rd day at 9", 60),
     ("every 3 days at", 122),
     ("every day in even weeks at 9", 183),
+    ("every third thursday", 18),
+    ("every 5 weekdays", 53),
+    ("every 10 business days", 26),
+    ("week 13", 52),
+    ("fri 13", 52),
+    ("daily at 9 to 5", 365),
+    ("every hour on mondays at 9", 52),
+    ("cron(0 9 * * *)", 365),
+    ("every 7 minutes on weekdays", 261 * 206),
 ]
 
 

@@ -158,7 +158,7 @@ def test_a_lease_is_renewed_at_a_third_of_its_length() -> None:
 
 def test_a_queue_has_safe_defaults_and_the_same_numbers_as_its_retry() -> None:
     policy = QueuePolicy()
-    assert (policy.max_concurrent, policy.max_attempts, policy.lease) == (1, 3, 300 * SECOND)
+    assert (policy.max_running, policy.max_attempts, policy.lease) == (1, 3, 300 * SECOND)
     assert (policy.retry.max_attempts, policy.retry.backoff) == (3, policy.backoff)
     with pytest.raises(InvalidInput):
         QueuePolicy(ageing=timedelta(0))

@@ -68,7 +68,7 @@ class ReceivedChanges:
 def test_a_write_through_another_store_object_ends_a_sleep(place: str) -> None:
     with Scheduler(place) as app:
         wait_until(lambda: app.instance.loop.health.ticks, "the first tick")
-        wait_until(lambda: app.instance.loop._sleeps_until.year < 9999, "the rest to begin")
+        wait_until(lambda: app.instance.loop.sleep_plan.sleeps_until.year < 9999, "the rest to begin")
         other = Scheduler(place)
         other.schedules.create(name="soon", every="1s", note="now")
         wait_until(lambda: other.runs.list(state="succeeded").runs, "the rest to end", seconds=45)

@@ -19,7 +19,7 @@ from timewright.testing.clock import ManualClock
 from timewright.wiring import Instance, new_registry, open_store
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
-BROKEN = '{"mail": {"max_concurrent": 0}}'
+BROKEN = '{"mail": {"max_running": 0}}'
 
 
 class PolicyFileInstance:
@@ -46,7 +46,7 @@ class PolicyFileInstance:
 
     def ceiling(self, queue: str) -> tuple[int, str]:
         shown = self.ask("queue policy show", queue=queue)
-        return shown["policy"]["max_concurrent"], shown["source"]
+        return shown["policy"]["max_running"], shown["source"]
 
 
 @pytest.fixture
@@ -59,12 +59,12 @@ def instance(place: str, tmp_path: Path) -> Iterator[PolicyFileInstance]:
 
 def test_an_edited_policy_file_is_in_force_within_a_second(instance: PolicyFileInstance) -> None:
     assert instance.ceiling("mail") == (1, "default"), "no file is the cautious policy"
-    instance.write('{"mail": {"max_concurrent": 3}, "reports": {"max_concurrent": 2}}')
+    instance.write('{"mail": {"max_running": 3}, "reports": {"max_running": 2}}')
     assert instance.ceiling("mail") == (3, "file")
     instance.ask("queue add", queue="mail", payloads=list(range(9)))
     assert len(instance.ask("queue lease", queue="mail", limit=9)["leases"]) == 3
 
-    instance.write('{"mail": {"max_concurrent": 5}}')
+    instance.write('{"mail": {"max_running": 5}}')
     assert len(instance.ask("queue lease", queue="mail", limit=9)["leases"]) == 2
     assert instance.ceiling("reports") == (1, "default"), "what it no longer names is cautious again"
 
@@ -76,9 +76,9 @@ def test_an_edited_policy_file_is_in_force_within_a_second(instance: PolicyFileI
 
 
 def test_the_policy_file_overrides_a_policy_set_elsewhere(instance: PolicyFileInstance) -> None:
-    instance.write('{"mail": {"max_concurrent": 3}}')
+    instance.write('{"mail": {"max_running": 3}}')
     unaware = replace(instance.inner.context(), policy_file=None)
-    operations["queue policy set"](unaware, {"queue": "mail", "max_concurrent": 9})
+    operations["queue policy set"](unaware, {"queue": "mail", "max_running": 9})
     assert instance.ceiling("mail") == (9, "set")
     instance.clock.advance(seconds=30)
     instance.look()
@@ -101,7 +101,7 @@ def test_a_file_with_one_policy_sets_the_default_queue(instance: PolicyFileInsta
 
 
 def test_a_file_that_cannot_be_read_closes_the_queues_and_nothing_else(instance: PolicyFileInstance) -> None:
-    instance.write('{"mail": {"max_concurrent": 3}}')
+    instance.write('{"mail": {"max_running": 3}}')
     instance.ask("queue add", queue="mail", payload=1)
     instance.ask("schedule create", name="queued", every="1h", note="a", queue="mail")
     instance.ask("schedule create", name="free", every="1h", note="b")
@@ -115,7 +115,7 @@ def test_a_file_that_cannot_be_read_closes_the_queues_and_nothing_else(instance:
     for operation in ("queue lease", "queue drain", "queue plan"):
         with pytest.raises(InvalidInput, match="line 1: ") as refusal:
             instance.ask(operation, queue="mail")
-        assert refusal.value.field == "policy_file.mail.max_concurrent"
+        assert refusal.value.field == "policy_file.mail.max_running"
     why = str(instance.path)
     assert why in instance.ask("health")["policy_file"]
     assert why in " ".join(instance.ask("schedule explain", schedule="queued", last=True)["because"])
@@ -124,7 +124,7 @@ def test_a_file_that_cannot_be_read_closes_the_queues_and_nothing_else(instance:
     assert why in finding["sentence"]
     assert instance.ceiling("mail") == (3, "set"), "what held goes on to hold for what is under way"
 
-    instance.write('{"mail": {"max_concurrent": 4}}')
+    instance.write('{"mail": {"max_running": 4}}')
     instance.look()
     states = {run["schedule"]: run["state"] for run in instance.ask("run list")["runs"]}
     assert states["queued"] == "succeeded"
@@ -133,11 +133,11 @@ def test_a_file_that_cannot_be_read_closes_the_queues_and_nothing_else(instance:
 
 
 def test_a_policy_from_the_file_can_only_be_changed_in_the_file(instance: PolicyFileInstance) -> None:
-    instance.write('{"mail": {"max_concurrent": 3}}')
+    instance.write('{"mail": {"max_running": 3}}')
     with pytest.raises(NotAllowed, match="is defined in") as refusal:
-        instance.ask("queue policy set", queue="mail", max_concurrent=9)
+        instance.ask("queue policy set", queue="mail", max_running=9)
     assert "reloaded within a second" in (refusal.value.fix or "")
-    assert instance.ask("queue policy set", queue="other", max_concurrent=9)["source"] == "set"
+    assert instance.ask("queue policy set", queue="other", max_running=9)["source"] == "set"
     assert instance.ceiling("mail") == (3, "file")
 
 
@@ -151,7 +151,7 @@ def test_the_policy_file_does_not_affect_other_namespaces(instance: PolicyFileIn
 
 def test_two_instances_can_apply_the_same_file_at_once(place: str, tmp_path: Path) -> None:
     path = tmp_path / "queues.json"
-    path.write_text(json.dumps({f"queue-{n}": {"max_concurrent": n + 1} for n in range(20)}), "utf-8")
+    path.write_text(json.dumps({f"queue-{n}": {"max_running": n + 1} for n in range(20)}), "utf-8")
     instances = [PolicyFileInstance(place, path) for _ in range(4)]
     refusals = all_at_once([instance.inner.apply_policy_file for instance in instances])
     assert refusals == [""] * 4

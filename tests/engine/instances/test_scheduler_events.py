@@ -124,8 +124,8 @@ def test_methods_do_what_the_operations_do(app: Scheduler) -> None:
     app.schedules.update(schedule="a", overlap="queue")
     assert app.schedules.get(schedule="a").schedule.revision == 2
     assert len(app.schedules.next(schedule="a", count=3).next) == 3
-    app.queues.policy_set(queue="mail", max_concurrent=2)
-    assert app.queues.policy_show(queue="mail").policy.max_concurrent == 2
+    app.queues.policy_set(queue="mail", max_running=2)
+    assert app.queues.policy_show(queue="mail").policy.max_running == 2
     assert app.call("health").alive is True
     assert [line.action for line in app.call("audit list", limit=1).entries]
 

@@ -98,18 +98,26 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            with suppress(OSError):
-                connection = _Connection(self, client, self._connect())
-                with self._lock:
-                    self._connections.add(connection)
-                connection.start()
+            try:
+                server = self._connect()
+            except OSError:
+                client.close()
+                continue
+            connection = _Connection(self, client, server)
+            with self._lock:
+                self._connections.add(connection)
+            connection.start()
 
     def _connect(self) -> socket.socket:
         host, port = self._parts.get("host", "/tmp"), int(self._parts.get("port", 5432))
         if not host.startswith("/"):
             return socket.create_connection((host, port))
         server = socket.socket(socket.AF_UNIX)
-        server.connect(f"{host}/.s.PGSQL.{port}")
+        try:
+            server.connect(f"{host}/.s.PGSQL.{port}")
+        except OSError:
+            server.close()
+            raise
         return server
 
 

@@ -70,19 +70,35 @@ def test_an_error_is_printed_like_its_explain_text(harness: OperationsHarness) -
         ),
         (
             ["--every", "5m", "--note", "x", "--http", "GET", "http://127.0.0.1/"],
-            "error: --target has two kinds: note and http",
-            "leave out note or http",
+            "error: the target has two kinds: --note and --http",
+            "leave out --note or --http",
         ),
-        (["--note", "x"], "error: --trigger is missing", "--cron '0 9 * * 1-5', or --every 15m"),
+        (["--note", "x"], "error: the trigger is missing", "--cron '0 9 * * 1-5', or --every 15m"),
         (
             ["--every", "5m"],
-            "error: --target is missing",
+            "error: the target is missing",
             "--http POST https://example.com/hook, or --call reports.nightly",
         ),
         (
             ["--every", "5m", "--note", "x", "--zone", "Europe/Berlin"],
             "error: unknown field 'zone' in trigger",
             "leave it out: an interval has no time zone",
+        ),
+        (
+            ["--every", "5m", "--note", "x", "--time-limit", "never"],
+            "error: --time-limit 'never' is not a duration",
+            "90s, 15m, 1h30m, 1.5h, 7d, PT15M",
+        ),
+        (
+            ["--every", "5m", "--http", "FETCH", "https://a.example"],
+            "error: --http 'FETCH' is not an HTTP method",
+            "--http POST https://a.example",
+        ),
+        (["--every", "0s", "--note", "x"], "error: every 0s would run endlessly", "--every 1s"),
+        (
+            ["--every", "5m", "--note", "x", "--start-at", "2027-01-02", "--end-at", "2027-01-01"],
+            "error: --end-at 2027-01-01T00:00:00Z is before --start-at 2027-01-02T00:00:00Z",
+            "swap them, or leave --end-at out",
         ),
         (
             ["--trigger", "every 6 hours starting at 02:00", "--note", "x"],
@@ -113,12 +129,14 @@ def test_a_server_that_is_no_url_and_a_folder_as_the_store_are_refused(tmp_path:
     )
 
 
-@pytest.mark.parametrize("to", ["hello", "mailto:ops@example.com"])
+@pytest.mark.parametrize(
+    ("to", "what"), [("hello", "names no receiver"), ("mailto:ops@example.com", "names no mail server")]
+)
 def test_a_channel_without_a_receiver_is_refused_with_the_forms_it_can_have(
-    harness: OperationsHarness, to: str
+    harness: OperationsHarness, to: str, what: str
 ) -> None:
     lines = invoke(harness, "channel", "create", "ops", "--to", to).err.splitlines()
-    assert lines[0] == f"error: --to {to!r} names no receiver"
+    assert lines[0] == f"error: --to {to!r} {what}"
     assert "mailto:ADDRESS?host=SERVER" in lines[1]
 
 
@@ -166,6 +184,7 @@ def test_an_unknown_command_gets_suggestions(words: list[str], tries: str) -> No
         (["schedule", "create", "x", "--evry", "5s"], "no such option '--evry'"),
         (["schedule", "pause"], "missing argument 'SCHEDULE'"),
         (["limit", "set"], "missing argument 'LIMIT'"),
+        (["completion"], "missing argument '{bash|zsh|fish}'. Choose from: bash, zsh, fish\n"),
         (["-o", "xml", "schedule", "list"], "invalid value for '-o' / '--output'"),
         (["schedule", "get", "a", "b"], "got unexpected extra argument (b)"),
         (["schedule", "create", "x", "--every", "5m", "--shell"], "--shell needs a command after --"),

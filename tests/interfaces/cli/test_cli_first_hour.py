@@ -111,7 +111,6 @@ def test_the_list_shows_the_last_run_also_one_by_hand(harness: OperationsHarness
     ("command", "offered"),
     [
         (("cat", "access.log", "|", "wc", "-l"), "sh -c 'cat access.log | wc -l'"),
-        (("cat access.log | wc -l",), "sh -c 'cat access.log | wc -l'"),
         (("make", "&&", "make", "install"), "sh -c 'make && make install'"),
         (("date", ">", "/tmp/now"), "sh -c 'date > /tmp/now'"),
     ],
@@ -124,6 +123,25 @@ def test_a_command_that_needs_a_shell_is_answered_with_sh(
     assert offered in made.err
     detail = harness.ask("schedule put", name="again", every="1h", shell=list(command))["detail"]
     assert offered in detail["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    ("line", "written"),
+    [("echo hi", "echo hi"), ("cat access.log | wc -l", "sh -c 'cat access.log | wc -l'")],
+)
+def test_a_command_line_in_one_argument_is_refused_with_what_to_write(
+    harness: OperationsHarness, line: str, written: str
+) -> None:
+    for words in (["--shell", line], ["--shell", "--", line]):
+        said = invoke(harness, *HELLO, *words)
+        assert said.code == 1
+        assert f"  try     --shell -- {written}" in said.err
+
+
+def test_options_of_a_command_that_is_not_behind_two_dashes_are_answered_with_them() -> None:
+    said = invoke(None, *HELLO, "--shell", "sh", "-c", "date")
+    assert said.code == 2
+    assert "write the command last, behind --" in said.err
 
 
 def test_a_command_without_a_shell_gets_no_warning(harness: OperationsHarness) -> None:

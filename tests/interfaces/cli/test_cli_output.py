@@ -80,6 +80,13 @@ def test_a_list_with_more_rows_prints_its_cursor(harness: OperationsHarness) -> 
     ]
 
 
+def test_a_run_of_a_workflow_names_it_and_its_step(harness: OperationsHarness) -> None:
+    harness.ask("workflow put", name="flow", steps=[{"name": "load", "target": {"note": "x"}}])
+    assert "  flow  " in invoke(harness, "workflow", "run", "flow").out
+    harness.advance(seconds=1)
+    assert "flow › load" in invoke(harness, "run", "list").out
+
+
 def test_quiet_prints_only_names_and_ids(harness: OperationsHarness) -> None:
     names = [row["name"] for row in harness.ask("schedule list")["schedules"]]
     assert invoke(harness, "schedule", "list", "-q").lines == names
@@ -201,6 +208,7 @@ RICH: tuple[dict[str, Any], ...] = (
         "metadata": {"text": EVIL},
     },
     {"name": "job", "preset": "routine", "every": "1h", "call": {"name": "job", "args": {"n": 1}}},
+    {"name": "0123", "every": "1h", "note": "1e3", "description": "one\n two\x85 # three"},
     {"name": "after-job", "after": "job", "on": "success", "delay": "5m", "shell": ["true", "it's"]},
 )
 
@@ -240,3 +248,10 @@ def test_a_file_of_schedules_with_one_mistake_writes_nothing(
     assert said.code == 1
     assert message in " ".join(said.err.split())
     assert "good" not in [one["name"] for one in harness.ask("schedule list")["schedules"]]
+
+
+def test_quiet_prints_the_ids_of_backfills(harness: OperationsHarness) -> None:
+    harness.ask("schedule create", name="daily", cron="0 3 * * *", zone="UTC", note="x")
+    span = {"since": "2026-03-01T00:00:00Z", "until": "2026-03-03T00:00:00Z"}
+    made = harness.ask("schedule backfill", schedule="daily", **span)["backfill"]["backfill"]
+    assert made in invoke(harness, "backfill", "list", "-q").lines

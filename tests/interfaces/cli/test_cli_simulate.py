@@ -115,3 +115,9 @@ def test_bad_spans_and_outages_are_refused_with_a_remedy(tmp_path: Path) -> None
         done = invoke(None, "simulate", fleet(tmp_path), *arguments)
         assert done.code == 1, arguments
         assert "try" in done.err
+
+
+def test_a_name_that_is_not_simulated_is_refused(tmp_path: Path) -> None:
+    for option in (("--without", "pol"), ("--duration", "pol=5m")):
+        done = invoke(None, "simulate", fleet(tmp_path), *SINCE, "--for", "1h", *option)
+        assert (done.code, "did you mean poll?" in done.err) == (1, True), done.err

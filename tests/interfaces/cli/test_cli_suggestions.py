@@ -185,6 +185,11 @@ def test_a_missing_file_gets_an_example(harness: OperationsHarness) -> None:
 def test_empty_results_are_reported_and_now_fits_on_one_screen(harness: OperationsHarness) -> None:
     said = invoke(harness, "overdue", "--tolerance", "366d")
     assert said.lines[-1] == "nothing is overdue"
+    harness.ask("schedule create", name="a-schedule-with-a-rather-long-name", every="1m", note="x")
+    harness.sleep(minutes=5)
+    late = invoke(harness, "overdue", width=80)
+    assert "a-schedule-with-a-rather-long-name has been due for 4m" in late.out
+    assert max(map(len, late.lines)) <= 80
     assert "behind" not in invoke(harness, "now").lines
     harness.ask("reminder set", text="stretch", every="2h")
     assert invoke(harness, "reminder", "list", width=80).lines[0].split() == [

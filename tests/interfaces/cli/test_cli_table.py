@@ -90,6 +90,10 @@ def test_a_long_text_is_wrapped_with_a_hanging_indent() -> None:
     assert wrap(screen(20), "one two three four five six") == ["one two three four", "  five six"]
 
 
+def test_a_wrapped_line_keeps_its_indentation() -> None:
+    assert wrap(screen(20), "    one two three four", hang=0) == ["    one two three", "    four"]
+
+
 def test_wide_characters_take_two_columns_and_marks_none() -> None:
     assert display_width("日報") == 4
     assert display_width("é") == display_width("e\u0301") == 1

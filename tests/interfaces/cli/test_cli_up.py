@@ -129,8 +129,11 @@ def test_the_first_run_from_an_empty_folder_to_a_clean_stop(here: Path) -> None:
 
 def test_an_existing_store_is_reported_with_its_next_occurrence(here: Path) -> None:
     invoke(None, "--store", "other.db", "schedule", "create", "later", "--every", "1h", "--note", "x")
+    invoke(None, "--store", "other.db", "pause", "--reason", "disk errors")
     with running(here, "up", "--store", "other.db", PATH="/usr/bin:/bin") as engine:
-        words = read_until(engine.stderr, "run list")
+        *words, paused = read_until(engine.stderr, "is paused")
+        resume = f"{sys.executable} -m timewright resume --store other.db"
+        assert paused == f"note: the installation is paused: {resume}"
         assert "./other.db (existing, durable)" in words[0]
         assert re.fullmatch(
             r"ready in \d+\.\d s — 1 schedule, next later .*\. Follow the runs in another terminal:",

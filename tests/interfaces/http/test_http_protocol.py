@@ -480,3 +480,11 @@ def test_a_new_object_gives_201_and_an_existing_one_200(client: HttpTestClient) 
     assert client.request("PUT", f"{CREATE}/fresh", body).status == 201
     assert client.request("PUT", f"{CREATE}/fresh", body).status == 200
     assert client.request("POST", CREATE, {**body, "name": "dry", "dry_run": True}).status == 200
+
+
+def test_an_empty_body_says_so(client: HttpTestClient) -> None:
+    answer = send_json(client, b"")
+    assert (answer.data["detail"], answer.data["fix"]) == (
+        "the body is empty",
+        "{}, or leave Content-Type out",
+    )

@@ -81,9 +81,12 @@ def test_a_link_shows_the_question_and_takes_one_answer(
     assert "&lt;b&gt;text" in text
     assert "name='approved'" in text
 
+    kind = ("content-type", "application/x-www-form-urlencoded")
+    wrong = client.send("POST", link, b"copies=2", [*client.headers.items(), kind, ("accept", "text/html")])
+    assert (wrong.status, b"lacks &#x27;approved&#x27;" in wrong.body) == (422, True)
+
     def send(body: bytes) -> int:
-        kind = [("content-type", "application/x-www-form-urlencoded")]
-        return client.send("POST", link, body, [*client.headers.items(), *kind]).status
+        return client.send("POST", link, body, [*client.headers.items(), kind]).status
 
     assert send(b"approved=perhaps&copies=2") == 422
     assert send(b"a=1&" * 101) == 422
@@ -93,6 +96,8 @@ def test_a_link_shows_the_question_and_takes_one_answer(
     assert run["attempts"][-1]["result"] == {"approved": True, "copies": 2}
     assert client.request("GET", link).status == 409
     assert send(b"approved=no&copies=2") == 409
+    used = client.send("GET", link, b"", [*client.headers.items(), ("accept", "text/html")])
+    assert (used.status, b"answered already" in used.body) == (409, True)
     other = link.replace(question, "run_01KKBXWX00EXAMPLE000000000")
     assert client.request("GET", other).status in (404, 429)
     assert client.request("GET", link[:-1] + "g").status in (404, 429)

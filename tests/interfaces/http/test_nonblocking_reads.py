@@ -114,6 +114,12 @@ def test_getting_and_listing_schedules_needs_no_thread(
     assert page.data["runs"] == []
 
 
+def test_a_list_is_read_from_a_time_in_words(filed: OperationsHarness) -> None:
+    with client_for(filed) as client:
+        assert client.request("GET", "/api/v1/runs?since=yesterday").status == 200
+        assert client.request("GET", "/api/v1/runs?since=yesterdy").status == 422
+
+
 def test_every_committed_write_is_in_the_next_answer(filed: OperationsHarness) -> None:
     other = SqliteStore(filed.store.path, clock=filed.bench.clock)  # type: ignore[attr-defined]
     elsewhere = replace(filed.context, store=other, auth_cache=AuthCache(lambda: KEYRING))

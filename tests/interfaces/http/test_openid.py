@@ -5,44 +5,17 @@ from __future__ import annotations
 import http.cookiejar
 import json
 import re
-import subprocess
-import sys
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
-import oidc_provider_mock
 import pytest
+
+from tests.interfaces.http.openid_kit import providing, serving
 
 # The provider warns about its own libraries.
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-CLIENT = "timewright"
-
-
-@contextmanager
-def serving(folder: Path, issuer: str, roles: dict[str, str]) -> Iterator[str]:
-    terms = {"issuer": issuer, "client_id": CLIENT, "client_secret": "env:OIDC_SECRET", "roles": roles}
-    command = [sys.executable, "-m", "timewright", "serve", "--port", "0", "--store", "t.db", "--log", "off"]
-    command += ["--oidc", json.dumps(terms)]
-    environment = {"OIDC_SECRET": "s3cret", "PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path)}
-    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stderr is not None
-        lines = []
-        for line in process.stderr:
-            lines.append(line)
-            if "/?key=" in line:
-                break
-        found = re.search(r"(http://[^/]+)/\?key=", "".join(lines))
-        assert found, lines
-        try:
-            yield found[1]
-        finally:
-            process.terminate()
-            process.wait(30)
 
 
 class Stay(urllib.request.HTTPRedirectHandler):
@@ -82,20 +55,8 @@ class Browser:
 
 
 @pytest.fixture(scope="module")
-def provider() -> Iterator[str]:
-    people = [
-        oidc_provider_mock.User(sub="ada", claims={"email": "ada@example.com", "groups": ["ops", "dev"]}),
-        oidc_provider_mock.User(sub="bob", claims={"groups": ["dev"]}),
-        oidc_provider_mock.User(sub="sam", claims={"groups": ["sales"]}),
-    ]
-    with oidc_provider_mock.run_server_in_thread(user_claims=people) as server:
-        yield f"http://localhost:{server.server_port}"
-
-
-@pytest.fixture(scope="module")
-def site(provider: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    roles = {"ops": "admin", "dev": "viewer@team-a,team-b"}
-    with serving(tmp_path_factory.mktemp("oidc"), provider, roles) as url:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with providing() as issuer, serving(tmp_path_factory.mktemp("oidc"), issuer) as url:
         yield url
 
 

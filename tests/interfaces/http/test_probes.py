@@ -101,7 +101,7 @@ def test_the_tick_delay_is_measured(client: HttpTestClient, harness: OperationsH
     harness.sleep(hours=1)
     rows = client.request("GET", "/overdue").data["late"]
     assert rows == sorted(rows, key=lambda row: row["since"])
-    assert rows[0]["sentence"].endswith(" was not admitted for 57m")
+    assert rows[0]["sentence"].endswith(" has been due for 57m and has not started")
 
 
 @pytest.mark.parametrize(

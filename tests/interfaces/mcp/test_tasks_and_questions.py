@@ -80,6 +80,37 @@ def test_a_client_that_cannot_ask_is_told_to_use_a_dry_run() -> None:
     assert "needs a confirmation" in result.content[0].text
 
 
+def answer_question(home: OperationsHarness, **more: Any) -> Any:
+    """Repeat a call that asked its person, as a client of the newest version does."""
+    server = make_server(lambda _: home.context)
+    entry = server.get_request_handler("tools/call")
+    assert entry is not None
+    fields = {"name": "schedule_archive", "arguments": {"schedule": "shop"}, **more}
+    request = fake_request(types.ClientCapabilities(elicitation=types.ElicitationCapability()))
+
+    async def answer() -> Any:
+        return await entry.handler(request, entry.params_type.model_validate(fields, by_name=True))
+
+    return asyncio.run(answer())
+
+
+def test_an_answer_with_a_state_of_another_server_is_a_protocol_error() -> None:
+    home = harness()
+    yes = types.ElicitResult(action="accept", content={"confirm": True})
+    with pytest.raises(MCPError, match="needs a confirmation") as refused:
+        answer_question(home, request_state="0123456789abcdef", input_responses={"confirm": yes})
+    assert refused.value.error.code == types.INVALID_PARAMS
+    assert home.ask("schedule get", schedule="shop")["progress"]["state"] == "active"
+
+
+def test_a_call_that_is_repeated_without_the_answer_is_asked_again() -> None:
+    home = harness()
+    first = answer_question(home)
+    again = answer_question(home, request_state=first.request_state, input_responses={})
+    assert list(again.input_requests) == ["confirm"]
+    assert home.ask("schedule get", schedule="shop")["progress"]["state"] == "active"
+
+
 @pytest.fixture
 def app(tmp_path: Path) -> Any:
     app = Scheduler(tmp_path / "app.db")
@@ -104,8 +135,10 @@ def perform(app: Scheduler, method: str, fields: dict[str, Any], *, declares: bo
     assert entry is not None
     params = entry.params_type.model_validate(fields, by_name=True)
 
+    request = fake_request(types.ClientCapabilities(extensions=TASKS if declares else None))
+
     async def answer() -> Any:
-        return await entry.handler(fake_request(declares=declares), params)
+        return await entry.handler(request, params)
 
     return asyncio.run(answer())
 
@@ -118,13 +151,13 @@ def call_tool(app: Scheduler, name: str, arguments: dict[str, Any], *, declares:
     return perform(app, "tools/call", {"name": name, "arguments": arguments}, declares=declares)
 
 
-def fake_request(*, declares: bool) -> Any:
+def fake_request(declared: types.ClientCapabilities) -> Any:
     class Request:
         protocol_version = "2026-07-28"
         request = None
 
         class session:  # noqa: N801 - an attribute of the request
-            client_capabilities = types.ClientCapabilities(extensions=TASKS if declares else None)
+            client_capabilities = declared
 
     return Request()
 

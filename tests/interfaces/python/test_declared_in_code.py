@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone, tzinfo
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tests.interfaces.terminal import invoke
 from tests.operations.harness import OperationsHarness
 from timewright import Cron, Scheduler, cron, every
 from timewright.core.run.needs import ANYTHING, Offer
-from timewright.errors import InvalidCron, InvalidInput, StoreUnavailable, UnknownField
+from timewright.errors import InvalidCron, InvalidInput, InvalidZone, StoreUnavailable, UnknownField
 from timewright.operations import operations
 from timewright.operations.runs import at_start
 from timewright.operations.runs.at_start import StartedProcess, run_schedules_at_start
@@ -163,7 +164,7 @@ def test_a_removed_max_running_lets_the_waiting_runs_start(harness: OperationsHa
     harness.ask(
         "schedule create", name="w", every="1h", overlap="allow", max_running=1, handoff=True, queue="q"
     )
-    harness.ask("queue policy set", queue="q", max_concurrent=10)
+    harness.ask("queue policy set", queue="q", max_running=10)
     for _ in range(3):
         harness.ask("schedule run", schedule="w")
     assert len(harness.ask("queue lease", queue="q", limit=5)["leases"]) == 1
@@ -244,3 +245,66 @@ def test_a_function_past_its_time_limit_never_runs_beside_its_second_attempt(tmp
     assert [one.outcome for one in found.attempts] == ["timed_out", "timed_out"]
     assert "isolation" in found.attempts[0].error
     assert ended[1] - ended[0] >= length
+
+
+class Zoned(tzinfo):
+    """A zone as pytz has it."""
+
+    zone = "Europe/Berlin"
+
+    def utcoffset(self, _: datetime | None) -> timedelta:
+        return timedelta(hours=1)
+
+    def dst(self, _: datetime | None) -> timedelta:
+        return timedelta(0)
+
+    def tzname(self, _: datetime | None) -> str:
+        return "CET"
+
+
+def test_a_zone_object_of_python_or_pytz_is_a_zone_and_an_offset_is_not() -> None:
+    app = Scheduler(":memory:")
+    app.schedule("daily", zone=Zoned(), name="pytz")(print)
+    with app:
+        trigger = app.schedules.get("pytz").schedule.trigger
+    assert getattr(trigger, "zone", "") == "Europe/Berlin"
+    with pytest.raises(InvalidZone, match=r"'UTC\+01:00' is an offset, not a zone"):
+        Scheduler(":memory:").schedule("daily", zone=timezone(timedelta(hours=1)), name="x")(print)
+
+
+@pytest.mark.parametrize(
+    "value", [object(), print, complex(1), "\ud800"], ids=["object", "function", "complex", "surrogate"]
+)
+def test_a_value_that_cannot_be_stored_is_refused_when_it_is_declared(value: object) -> None:
+    app = Scheduler(":memory:")
+    with pytest.raises(InvalidInput) as error:
+        app.schedule("daily", name="a", metadata={"x": value})(print)
+    assert error.value.field == "metadata.x"
+
+
+def test_a_function_can_be_what_another_one_runs_after() -> None:
+    app = Scheduler(":memory:")
+
+    @app.schedule("daily", name="load")
+    def first() -> None: ...
+
+    after: Any = first
+    app.schedule(after=after, name="report")(print)
+    with app:
+        trigger: Any = app.schedules.get("report").schedule.trigger
+    assert trigger.schedule == "load"
+
+
+def test_a_resource_that_is_used_as_a_list_says_what_to_write() -> None:
+    app = Scheduler(":memory:")
+    schedules: Any = app.schedules
+    with pytest.raises(TypeError, match=r"write app\.schedules\.list\(\)\.schedules and app\.schedules\.get"):
+        list(schedules)
+    with pytest.raises(TypeError, match="is not a list or a mapping"):
+        schedules["a"]
+    app.stop()
+
+
+def test_an_empty_store_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="store '' is not a store"):
+        Scheduler("")

@@ -14,9 +14,10 @@ import pytest
 from timewright import Scheduler, Settings, every
 from timewright.core import facts
 from timewright.core.sensitive_keys import redact_store_url
+from timewright.engine.observers import ObserverDispatcher
 from timewright.errors import InvalidInput, OverQuota, TimewrightError
 from timewright.ports.store import ScheduleNames
-from timewright.telemetry.log import ApplicationLog
+from timewright.telemetry.log import LOGGER, ApplicationLog
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
@@ -68,6 +69,8 @@ def test_a_password_of_the_store_is_never_logged() -> None:
     url = "postgresql://app:hunter2@db.example:5433/jobs?sslmode=require&password=hunter2"
     assert redact_store_url(url) == "postgresql://app@db.example:5433/jobs"
     assert redact_store_url("folder/jobs.db") == "folder/jobs.db"
+    socket = "postgresql:///jobs?user=app&host=%2Frun%2Fpg"
+    assert redact_store_url(f"{socket}&password=pw") == socket
 
 
 def test_a_scheduler_with_its_own_log_does_not_log_twice(
@@ -145,6 +148,37 @@ FACTS = [
         "ERROR queue mail: run run_7 failed at attempt 1: x",
     ),
 ]
+
+
+def test_an_outage_is_one_line_for_each_schedule() -> None:
+    missed = [
+        facts.RunSkipped(
+            at=NOON,
+            run_id=f"run_{n}",
+            schedule_id=f"sch_{n % 2}",
+            planned_at=NOON + timedelta(seconds=n),
+            reason="missed",
+        )
+        for n in range(7)
+    ]
+    failed = facts.RunFailed(at=NOON, run_id="run_9", schedule_id="sch_1", fence=1, attempts=1, error="x")
+    lines: list[str] = []
+    log = ApplicationLog(ScheduleNames(str), traceback_of=lambda _run, _fence: "")
+    dispatcher = ObserverDispatcher([log], on_error=lambda error: lines.append(str(error)))
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    LOGGER.addHandler(handler)
+    try:
+        dispatcher.dispatch([*missed[:3], failed, *missed[3:]])
+        dispatcher.dispatch(missed[:1])
+    finally:
+        LOGGER.removeHandler(handler)
+    assert lines == [
+        "sch_0: missed 4 occurrences, 2026-03-10T12:00:00Z to 2026-03-10T12:00:06Z",
+        "sch_1: missed 3 occurrences, 2026-03-10T12:00:01Z to 2026-03-10T12:00:05Z",
+        "sch_1: run run_9 failed at attempt 1: x",
+        "sch_0: missed 2026-03-10T12:00:00Z",
+    ]
 
 
 @pytest.mark.parametrize(("fact", "line"), FACTS, ids=[line for _, line in FACTS])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import pickle
 import threading
+import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,14 @@ import pytest
 
 from timewright import AsyncScheduler, Context, Scheduler, Settings, every
 from timewright.core.facts import RunFailed, RunSucceeded
-from timewright.errors import InvalidDuration, InvalidInput, NotAllowed, NotFound, StoreUnavailable
+from timewright.errors import (
+    InvalidDuration,
+    InvalidInput,
+    NotAllowed,
+    NotFound,
+    StoreUnavailable,
+    TimewrightError,
+)
 from timewright.interfaces.python.results import RunNotFinished, RunNotSucceeded
 from timewright.targets.loop_thread import BorrowedLoop
 from timewright.testing.bench import Bench
@@ -27,6 +36,37 @@ def app(tmp_path: Path) -> Iterator[Scheduler]:
     app = Scheduler(tmp_path / "app.db")
     yield app
     app.stop(wait=timedelta(0))
+
+
+# Errors in the words of Python.
+
+SPELLED = [
+    (lambda app: app.schedules.get("x"), "app.schedules.list() shows the names"),
+    (lambda app: app.runs.get("x"), "app.runs.list() shows the ids"),
+    (lambda app: app.schedules.create("ok", every="5m", note="a"), 'or app.schedules.update("ok"))'),
+    (lambda app: app.hints.interval("ok", interval="5m"), 'app.schedules.update("ok", adaptive=True)'),
+    (lambda app: app.schedules.create("x"), """try: cron="0 9 * * 1-5", or every="15m")"""),
+    (
+        lambda app: app.schedules.create("x", every="0", note="a"),
+        "every '0' is not longer than zero (field: every;",
+    ),
+    (lambda app: app.schedules.create("x", every="5m", note="a", time_limit="x"), "time_limit 'x' is not"),
+    (lambda app: app.schedules.create("x", every="5m", note="a", retry="many"), "try: retry=3)"),
+    (lambda app: app.schedules.create("x", every="5m", note="a", overlap="x"), 'try: overlap="skip")'),
+    (lambda app: app.call("nonsense"), "no operation 'nonsense'"),
+]
+
+
+@pytest.mark.parametrize(("call", "words"), SPELLED, ids=[words for _, words in SPELLED])
+def test_the_text_of_an_error_names_keywords_and_methods(
+    app: Scheduler, call: Callable[[Scheduler], Any], words: str
+) -> None:
+    app.schedules.create("ok", every="5m", note="a")
+    with pytest.raises(TimewrightError) as refusal:
+        call(app)
+    assert words in str(refusal.value)
+    assert "--" not in str(refusal.value)
+    assert str(pickle.loads(pickle.dumps(refusal.value))) == str(refusal.value)
 
 
 # A result in one line.
@@ -62,6 +102,28 @@ def test_run_now_raises_the_error_with_its_traceback(app: Scheduler) -> None:
     assert no.value.run is not None
     assert no.value.run.run.state == "failed"
     assert f"app.runs.retry('{no.value.value}')" in str(no.value.fix)
+
+
+# The seconds of the documentation with TIMEWRIGHT_FULL; the function takes twice its limit.
+LIMIT_S = 10 if os.environ.get("TIMEWRIGHT_FULL") else 0.2
+
+
+def test_a_function_past_its_time_limit_never_runs_beside_its_next_attempt(app: Scheduler) -> None:
+    spans: list[tuple[float, float]] = []
+
+    @app.schedule(manual=True, time_limit=timedelta(seconds=LIMIT_S), retry=2)
+    def slow() -> None:
+        started = time.monotonic()
+        time.sleep(2 * LIMIT_S)
+        spans.append((started, time.monotonic()))
+
+    with app:
+        with pytest.raises(RunNotSucceeded, match='isolation="process" for a hard stop'):
+            app.run_now(slow, timeout=timedelta(seconds=100))
+        (run,) = app.runs.list().runs
+    assert (run.state, run.attempts) == ("failed", 2)
+    (_, first_end), (second_start, _) = spans
+    assert second_start >= first_end
 
 
 def test_a_run_continues_after_the_timeout_of_run_now(app: Scheduler) -> None:
@@ -243,6 +305,8 @@ def test_a_closed_event_loop_is_replaced() -> None:
         ("get_jobs", "app.schedules.list()"),
         ("on_failure", "@app.on_failed"),
         ("shedules", "did you mean app.schedules?"),
+        ("explain", "app.schedules.explain(…)"),
+        ("verify", 'app.call("verify")'),
         ("qwertz", "dir(app) lists the attributes"),
     ],
 )

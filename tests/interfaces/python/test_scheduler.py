@@ -241,7 +241,7 @@ def test_the_object_can_be_the_first_positional_argument(app: Scheduler) -> None
     app.schedules.create("a", every="1h", note="hello")
     assert app.schedules.pause("a", reason="maintenance").progress.state == "paused"
     assert app.schedules.get("a").schedule.name == "a"
-    assert app.queues.policy_set("mail", max_concurrent=2).policy.max_concurrent == 2
+    assert app.queues.policy_set("mail", max_running=2).policy.max_running == 2
     untyped: Any = app.schedules
     with pytest.raises(TypeError, match="takes only schedule by position; pass the rest by keyword"):
         untyped.pause("a", "maintenance")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
 from timewright import Scheduler
@@ -13,6 +15,7 @@ FILE = {
     "name": "nightly-load",
     "deadline": "6h",
     "input": {"day": "today"},
+    "input_types": {"day": "text"},
     "steps": [
         {"name": "fetch", "target": "fetch", "input": {"day": {"$from": "input.day"}}},
         {
@@ -72,4 +75,36 @@ def test_the_input_has_the_types_of_the_parameters() -> None:
         with pytest.raises(InvalidInput) as error:
             typed.checked_input(given)
         assert error.value.field == field
+    typed.put()
+    with pytest.raises(InvalidInput, match="input count of workflow typed is"):
+        app.call("workflow run", workflow="typed", input={"count": "3"})
     app.stop()
+
+
+def test_a_type_that_a_file_cannot_say_is_any() -> None:
+    app = Scheduler(":memory:")
+
+    @app.workflow()
+    def typed(wf: WorkflowBuilder, a: int | None, b: dict[str, int], c: datetime, d: object = 1) -> None:
+        wf.step("work", input={"a": a, "b": b, "c": c, "d": d})
+
+    assert typed.value["input_types"] == {"a": "any", "b": "object", "c": "text", "d": "any"}
+    app.stop()
+
+
+def test_the_start_stores_workflows_and_their_schedules() -> None:
+    app = Scheduler(":memory:")
+
+    @app.workflow(schedules=[{"cron": "0 6 * * *"}])
+    def daily(wf: WorkflowBuilder) -> None:
+        wf.step("say", {"note": "hello"})
+
+    with app:
+
+        @app.workflow
+        def later_on(wf: WorkflowBuilder) -> None:
+            wf.step("say", {"note": "hello"})
+
+        assert [one.workflow for one in app.workflows.list().workflows] == ["daily", "later-on"]
+        assert app.schedules.get("daily").schedule.owner == "workflow:daily"
+        assert (later_on.put().change, daily.put().change) == ("unchanged", "unchanged")

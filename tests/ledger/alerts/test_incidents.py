@@ -17,14 +17,16 @@ from tests.ledger.alerts.alert_kit import (
     told,
 )
 from timewright.core.alerts.incidents import decide_incidents
-from timewright.core.moments import DAY, MINUTE
-from timewright.core.run.needs import LeaseOffer
+from timewright.core.moments import DAY, MINUTE, format_instant
+from timewright.core.run.needs import LeaseOffer, Offer
 from timewright.core.target import Handoff
 from timewright.errors import NotFound
 from timewright.ledger.alerts import incidents as incident_pass
 from timewright.ledger.alerts.incidents import check_incidents
 from timewright.ledger.lease import lease_ready
 from timewright.ledger.pauses import pause_for_clock
+from timewright.ledger.records.instances import InstanceRecord, offer_id, record_heartbeat, record_offer
+from timewright.ports import Transaction
 from timewright.ports.store import ClockDoubt
 from timewright.stores.statements import POSTGRES, SQLITE, load_statements
 from timewright.testing.bench import Bench
@@ -66,15 +68,32 @@ def test_a_job_that_fails_all_night_is_told_once_repeated_daily_and_ended_once(
 
 def test_the_message_has_schedule_reason_error_link_and_command(bench: Bench) -> None:
     bench.call("channel create", channel="ops", to="https://example.com/hook", link="https://tw.example.com")
-    bench.schedule("job", "every 1h", retry=1)
-    bench.target.script("job", fail("disk full"))
-    pass_minutes(bench, 62)
+    bench.schedule("job", "every 1h", retry=1, alerts={"failed": 2})
+    bench.target.script("job", fail("another error"), fail("disk full"))
+    pass_minutes(bench, 130)
     (run,) = deliveries(bench)
     message = run.payload["message"]
+    first, _ = bench.runs("job")
+    assert first.finished_at is not None
+    assert message["at"] == format_instant(first.finished_at), "since the first failure, not the last"
     assert (message["schedule"], message["reason"], message["error"]) == ("job", "failed", "disk full")
     assert message["link"] == f"https://tw.example.com/#/runs/{message['run']}"
     assert message["remedy"] == "timewright explain job"
     assert bench.runs("job")[-1].id == message["run"]
+
+
+def test_the_run_that_failed_and_the_one_that_ended_it_are_found_behind_many_skipped_ones(
+    bench: Bench,
+) -> None:
+    bench.schedule("job", "every 1m", retry=1)
+    bench.target.script("job", fail("disk full"), succeed(after="9m30s"), hang())
+    bench.advance(minutes=10)
+    (one,) = incidents(bench)
+    failed = bench.runs("job")[0]
+    assert (one["error"], one["run"]) == ("disk full", failed.id)
+    pass_minutes(bench, 20)
+    (one,) = incidents(bench, closed=True)
+    assert "succeeded at" in one["ended_by"]
 
 
 def test_two_instances_open_an_incident_once(database: Database, clock: ManualClock) -> None:
@@ -379,3 +398,49 @@ def test_verify_covers_incidents(bench: Bench) -> None:
     pass_minutes(bench, 200)
     (found,) = [one for one in bench.call("verify")["promises"] if one["promise"] == "I48"]
     assert (found["checked"] > 0, found["broken"]) == (True, 0)
+
+
+def missing(bench: Bench, *instances: tuple[str, int, Offer, str]) -> list[str]:
+    """Which instances are reported as gone: each sent one heartbeat, at its minute, from its host."""
+    start = bench.clock.now()
+
+    def send(tx: Transaction) -> None:
+        for name, minute, offer, host in instances:
+            at = start + minute * MINUTE
+            one = InstanceRecord(
+                id=name, host=host, version="1", started_at=at, capacity=1, offer=offer_id(offer)
+            )
+            record_heartbeat(tx, one, now=at)
+            record_offer(tx, offer, now=at)
+
+    bench.store.write(send)
+    bench.clock.advance(minutes=max(minute for _, minute, _, _ in instances))
+    pass_minutes(bench, 4)
+    found = [one["subject"] for one in incidents(bench) if one["kind"] == "instance_gone"]
+    return sorted(found)
+
+
+WEB, MAIL = Offer(functions=("a", "b")), Offer(functions=("mail",))
+
+
+@pytest.mark.parametrize(
+    ("later", "gone"),
+    [
+        (("new", 1, WEB, "h"), ["new"]),
+        (("new", 1, Offer(functions=("b", "c")), "h"), ["new"]),
+        (("new", 1, MAIL, "h"), ["new", "old"]),
+        (("new", 1, Offer(functions=("a", "b"), queues=("q",)), "h"), ["new", "old"]),
+        (("new", 1, WEB, "other"), ["new", "old"]),
+        (("new", 0, WEB, "h"), ["new", "old"]),
+    ],
+    ids=["same", "new version", "another program", "another queue", "another host", "beside it"],
+)
+def test_only_the_same_program_on_the_same_host_replaces_an_instance_that_is_gone(
+    bench: Bench, later: tuple[str, int, Offer, str], gone: list[str]
+) -> None:
+    assert missing(bench, ("old", 0, WEB, "h"), later) == gone
+
+
+def test_one_instance_replaces_one(bench: Bench) -> None:
+    old = [(name, 0, WEB, "h") for name in ("a", "b")]
+    assert missing(bench, *old, ("c", 1, WEB, "h"), ("d", 2, MAIL, "h")) == ["b", "c", "d"]

@@ -62,7 +62,8 @@ def account(bench: LedgerHarness, one: Budget) -> BudgetUsage:
 
 
 def charges(bench: LedgerHarness, *runs: Run) -> list[Charge]:
-    return bench.store.read(lambda tx: tx.get_charges([run.id for run in runs]))
+    found = bench.store.read(lambda tx: tx.get_run_rows(Charge, [run.id for run in runs]))
+    return [one for of_run in found.values() for one in of_run]
 
 
 def close(bench: LedgerHarness, until: datetime, provider: str = "openai") -> None:

@@ -19,6 +19,7 @@ from timewright.errors import InvalidInput, NotAllowed, NotFound
 from timewright.ledger.admission_batch import LocalCapacity
 from timewright.ledger.queues.limits import set_limit
 from timewright.ledger.replan import archive
+from timewright.ports.rows import RunsWithNeeds
 
 HOURLY = Every(HOUR, at(0))
 BAD = Failed(error="no")
@@ -130,7 +131,7 @@ def test_an_unmet_need_ends_the_wait_with_the_configured_action(
     (run,) = bench.runs(report)
     assert run.state.value == state
     assert state == "leased" or run.reason == "needs: load never succeeded"
-    assert bench.store.read(lambda tx: tx.get_dependency_waits([report.id])) == []
+    assert bench.store.read(lambda tx: tx.select_runs(RunsWithNeeds([report.id]))) == []
 
 
 def test_a_waiting_run_holds_no_limit(bench: LedgerHarness) -> None:

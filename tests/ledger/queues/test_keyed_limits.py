@@ -21,6 +21,7 @@ from timewright.core.target import Call
 from timewright.ledger.lease import plan_queue
 from timewright.ledger.queues.limits import remove_limit, set_limit
 from timewright.ledger.queues.policies import set_queue_policy
+from timewright.ports.rows import LeasedRuns, LimitKeyPrune, QueuedRuns
 from timewright.stores.queries.ready_runs import SqlReadyQueries
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -32,7 +33,7 @@ def put(bench: LedgerHarness, **fields: Any) -> None:
 
 
 def open_queue(bench: LedgerHarness, *limits: str | Limit, most: int = 100_000) -> None:
-    policy = QueuePolicy(max_concurrent=most, limits=limits)
+    policy = QueuePolicy(max_running=most, limits=limits)
     set_queue_policy(bench.store, namespace="default", queue="mail", policy=policy, by=ADA, now=bench.now)
 
 
@@ -280,7 +281,7 @@ def test_idle_keys_are_removed(bench: LedgerHarness) -> None:
     held = take(bench)
     bench.advance(7200)
     bench.settle(*(run for run in held if run.payload["tenant"] == "beta"))
-    bench.store.write(lambda tx: tx.prune_limit_keys(before=bench.now))
+    bench.store.write(lambda tx: tx.prune(LimitKeyPrune(bench.now)))
     total, keys = bench.store.read(lambda tx: tx.find_limit_keys(named_limit_key("default", "crm"), limit=9))
     assert total == 1
     assert [key.partition("#")[2] for key in keys] == ["acme"]
@@ -299,12 +300,14 @@ def test_racing_clients_never_pass_a_keyed_limit(bench: LedgerHarness) -> None:
         done = idle = 0
         while idle < 200 and not passed:
             held = take(mine, 3)
-            live = mine.store.read(lambda tx: tx.leased_runs())
+            live = mine.store.read(lambda tx: tx.select_runs(LeasedRuns()))
             counted = Counter(run.limit_keys[-1] for run in live)
             passed.extend(f"{key}: {count}" for key, count in counted.items() if count > 2)
             mine.settle(*held)
             done, idle = done + len(held), 0 if held else idle + 1
-            if not held and not mine.store.read(lambda tx: tx.queue_runs("default", "mail", limit=1)):
+            if not held and not mine.store.read(
+                lambda tx: tx.select_runs(QueuedRuns("default", "mail", limit=1))
+            ):
                 break
         return done
 

@@ -38,7 +38,7 @@ def written(path: Path, text: str) -> PolicyFile:
 
 
 def test_a_policy_belongs_to_its_queue_and_its_namespace(bench: LedgerHarness) -> None:
-    policy = QueuePolicy(max_concurrent=4, lease=60 * SECOND)
+    policy = QueuePolicy(max_running=4, lease=60 * SECOND)
     set_queue_policy(bench.store, namespace="other", queue="mail", policy=policy, by=ADA, now=bench.now)
     assert policy_of(bench, "mail", namespace="other") == policy
     assert policy_of(bench, "mail") == QueuePolicy()
@@ -82,10 +82,10 @@ def test_a_missing_file_means_the_defaults(bench: LedgerHarness, tmp_path: Path)
 
 
 def test_a_file_sets_all_its_queues_in_one_transaction(bench: LedgerHarness, tmp_path: Path) -> None:
-    text = '{"mail": {"max_concurrent": 3, "lease": "90s"}, "reports": {"maxAttempts": 1}, "plain": null}'
+    text = '{"mail": {"max_running": 3, "lease": "90s"}, "reports": {"maxAttempts": 1}, "plain": null}'
     file = written(tmp_path / "queues.json", text)
     assert apply_policy_file(bench.store, file, now=bench.now) == ("mail", "plain", "reports")
-    assert policy_of(bench, "mail") == QueuePolicy(max_concurrent=3, lease=90 * SECOND)
+    assert policy_of(bench, "mail") == QueuePolicy(max_running=3, lease=90 * SECOND)
     assert policy_of(bench, "reports").max_attempts == 1
     assert [capacity_of(bench, queue) for queue in ("mail", "reports")] == [3, 1]
     assert {(e.action, e.origin, e.reason) for e in bench.audit()} == {("queue.put", "file", file.path)}
@@ -93,11 +93,11 @@ def test_a_file_sets_all_its_queues_in_one_transaction(bench: LedgerHarness, tmp
 
 def test_only_changed_policies_are_written(bench: LedgerHarness, tmp_path: Path) -> None:
     path = tmp_path / "queues.yaml"
-    file = written(path, "mail:\n  max_concurrent: 3\nreports:\n  max_concurrent: 2\n")
+    file = written(path, "mail:\n  max_running: 3\nreports:\n  max_running: 2\n")
     apply_policy_file(bench.store, file, now=bench.now)
     assert apply_policy_file(bench.store, load_policy_file(path), now=bench.now) == ()
     assert len(bench.audit()) == 2
-    file = written(path, "mail:\n  max_concurrent: 5\nreports:\n  max_concurrent: 2\n")
+    file = written(path, "mail:\n  max_running: 5\nreports:\n  max_running: 2\n")
     assert apply_policy_file(bench.store, file, now=bench.now) == ("mail",)
     assert capacity_of(bench, "mail") == 5
     assert len(bench.audit()) == 3
@@ -110,7 +110,7 @@ def test_a_file_with_a_single_policy_sets_one_queue(bench: LedgerHarness, tmp_pa
     file = written(path, text)
     assert apply_policy_file(bench.store, file, now=bench.now) == ("default",)
     policy = policy_of(bench, "default")
-    assert (policy.max_concurrent, policy.max_attempts, policy.lease) == (2, 5, 60 * SECOND)
+    assert (policy.max_running, policy.max_attempts, policy.lease) == (2, 5, 60 * SECOND)
     assert policy.backoff.delay(2, seed="any") == 1.5 * SECOND
     assert load_policy_file(path, queue="main").policies == {"main": policy}
 
@@ -128,10 +128,10 @@ def test_a_version_may_stand_beside_the_queues(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "line", "said"),
     [
-        ("q.json", '{\n  "mail": {\n    "max_concurrent": 3,\n  }\n}', 4, "is not JSON"),
-        ("q.yaml", "mail:\n  max_concurrent: [1\nreports: {}\n", 3, "is not YAML"),
-        ("q.json", '{\n  "mail": {\n    "maxConcurrent": 0\n  }\n}', 3, "max_concurrent"),
-        ("q.yaml", "mail:\n  max_concurrent: many\n", 2, "max_concurrent"),
+        ("q.json", '{\n  "mail": {\n    "max_running": 3,\n  }\n}', 4, "is not JSON"),
+        ("q.yaml", "mail:\n  max_running: [1\nreports: {}\n", 3, "is not YAML"),
+        ("q.json", '{\n  "mail": {\n    "maxConcurrent": 0\n  }\n}', 3, "max_running"),
+        ("q.yaml", "mail:\n  max_running: many\n", 2, "max_running"),
         ("q.json", '{\n"mail": {},\n"reports": {"tries": 3}}', 3, "tries"),
         ("q.json", "[]", 1, "policy"),
         ("q.json", '"words"', 1, "policy"),
@@ -155,7 +155,7 @@ def test_an_unreadable_file_names_the_line(
 def test_a_file_that_cannot_be_read_leases_nothing_and_changes_nothing(
     bench: LedgerHarness, tmp_path: Path
 ) -> None:
-    file = written(tmp_path / "queues.json", '{"mail": {"max_concurrent": 9}, ')
+    file = written(tmp_path / "queues.json", '{"mail": {"max_running": 9}, ')
     bench.enqueue("letter")
     with pytest.raises(InvalidInput, match="is not JSON"):
         bench.lease(handoff=True, policy_file=file)

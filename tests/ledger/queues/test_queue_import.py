@@ -15,6 +15,7 @@ from timewright.errors import NotAllowed
 from timewright.ledger.queues.policies import set_queue_policy
 from timewright.ledger.queues.queue_import import import_queue
 from timewright.ledger.settle import reset
+from timewright.ports.rows import QueuedRuns
 
 
 def entry(name: str, minutes: float = 0, **fields: Any) -> dict[str, Any]:
@@ -30,7 +31,7 @@ def imported(bench: LedgerHarness, *entries: dict[str, Any]) -> list[Run]:
 
 
 def ceiling(bench: LedgerHarness, most: int) -> None:
-    policy = QueuePolicy(max_concurrent=most)
+    policy = QueuePolicy(max_running=most)
     set_queue_policy(bench.store, namespace="default", queue="mail", policy=policy, by=ADA, now=bench.now)
 
 
@@ -111,7 +112,7 @@ def test_an_import_with_more_leases_than_the_limit_is_rejected(bench: LedgerHarn
     two = [entry("a", 1, **fields), entry("b", 1, **fields)]
     with pytest.raises(NotAllowed, match="1 free slots"):
         imported(bench, *two)
-    assert bench.store.read(lambda tx: tx.queue_runs("default", "mail", limit=9)) == []
+    assert bench.store.read(lambda tx: tx.select_runs(QueuedRuns("default", "mail", limit=9))) == []
     ceiling(bench, 2)
     assert len(imported(bench, *two)) == 2
 

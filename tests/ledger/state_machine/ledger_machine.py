@@ -44,6 +44,7 @@ from timewright.ledger.queues.limits import set_limit
 from timewright.ledger.queues.policies import set_queue_policy
 from timewright.ledger.replan import archive, clear_hints
 from timewright.ledger.settle import cancel, reopen, reset
+from timewright.ports.rows import LeasedRuns
 from timewright.testing.clock import ManualClock
 
 MAX_SCHEDULES = 4
@@ -234,7 +235,7 @@ class LedgerMachine(RuleBasedStateMachine):
             set_limit(self.bench.store, Limit(name="api", max_running=capacity), **asked)
         else:
             set_queue_policy(
-                self.bench.store, queue="line", policy=QueuePolicy(max_concurrent=capacity), **asked
+                self.bench.store, queue="line", policy=QueuePolicy(max_running=capacity), **asked
             )
 
     @rule(data=st.data(), wish=st.sampled_from(["interval", "once", "pause", "clear"]))
@@ -257,7 +258,7 @@ class LedgerMachine(RuleBasedStateMachine):
         return self.bench.runs(watched.schedule)
 
     def live(self) -> list[Run]:
-        return self.bench.store.read(lambda tx: tx.leased_runs())
+        return self.bench.store.read(lambda tx: tx.select_runs(LeasedRuns()))
 
     def taken(self, runs: list[Run]) -> None:
         for run in runs:

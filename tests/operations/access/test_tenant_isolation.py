@@ -149,7 +149,7 @@ def test_a_limit_with_a_key_counts_only_the_runs_of_its_tenant() -> None:
     for context in (harness.context, context_for(harness.context, TENANT)):
         requests = (
             ("limit set", {"limit": "crm", "key": "payload.customer", "max_running": 1}),
-            ("queue policy set", {"queue": "mail", "max_concurrent": 9, "limits": ["crm"]}),
+            ("queue policy set", {"queue": "mail", "max_running": 9, "limits": ["crm"]}),
             ("queue add", {"queue": "mail", "payloads": [{"customer": "a"}, {"customer": "a"}]}),
         )
         for name, payload in requests:

@@ -67,7 +67,7 @@ def test_an_external_report_may_contain_the_cost(harness: OperationsHarness) -> 
 
 def test_a_run_that_waits_for_a_budget_is_explained_everywhere(harness: OperationsHarness) -> None:
     harness.ask("budget set", budget="day", unit="requests", limit=1)
-    harness.ask("queue policy set", queue="model", max_concurrent=5)
+    harness.ask("queue policy set", queue="model", max_running=5)
     draft = {"name": "ask", "manual": True, "handoff": True, "queue": "model", "budgets": ["day"]}
     harness.ask("schedule create", draft, overlap="allow")
     waits = [harness.ask("schedule run", schedule="ask")["run"]["id"] for _ in range(2)][1]
@@ -110,7 +110,8 @@ def test_a_provider_is_closed_shown_and_opened(harness: OperationsHarness) -> No
     assert shown["waiting"] == 1
     answer = harness.ask("run explain", run=waits)
     assert "for provider openai: closed until 2026-03-10T18:00:00Z: quota" in " ".join(answer["because"])
-    coming = harness.ask("schedule explain", schedule="job")
+    harness.ask("schedule create", name="hourly", every="1h", note="hello", provider="openai")
+    coming = harness.ask("schedule explain", schedule="hourly")
     assert "provider openai is closed until 2026-03-10T18:00:00Z" in " ".join(coming["because"])
     assert answer["remedies"][0]["command"] == "timewright provider open openai"
     opened = harness.ask("provider open", provider="openai")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 
 from tests.operations.harness import OperationsHarness
-from timewright.errors import Conflict, InvalidInput, TimewrightError
+from timewright.errors import Conflict, Forbidden, InvalidInput, TimewrightError
+from timewright.operations import operations
+from timewright.operations.access.authentication import context_for
+from timewright.operations.access.callers import ROLES, Caller
+from timewright.operations.definitions import apply as definitions
+from timewright.operations.definitions import plan as planning
 from timewright.operations.definitions.programs import Program, save_declarations
 
 FILE = """
@@ -101,6 +107,19 @@ def test_the_plan_shows_which_limits_change(harness: OperationsHarness) -> None:
     (change,) = plan(harness, FILE.replace("max_running: 2", "max_running: 9"))["changes"]
     assert (change["kind"], change["name"]) == ("limit", "bank")
     assert change["fields"] == [{"field": "max_running", "before": 2, "after": 9}]
+
+
+def test_the_plan_warns_of_commands_that_are_off_and_of_limits_that_are_not_set(
+    harness: OperationsHarness,
+) -> None:
+    limits = "limits: [{name: bank, max_running: 2}]\n"
+    schedules = (
+        "schedules: [{name: a, every: 1h, shell: [ls], limits: [bank]}, {name: b, every: 1h, shell: [ls]}]"
+    )
+    (off,) = apply(harness, limits + schedules)["warnings"]
+    assert "running commands is off" in off
+    (unset,) = (one for one in plan(harness, schedules, prune=True)["warnings"] if one != off)
+    assert "limit 'bank' is not set" in unset
 
 
 def test_apply_refuses_a_plan_if_the_store_changed_since(harness: OperationsHarness) -> None:
@@ -237,3 +256,50 @@ def test_an_export_leaves_out_what_programs_and_workflows_declare(harness: Opera
 def test_export_of_a_file_names_its_owner(harness: OperationsHarness) -> None:
     apply(harness, "- {name: a, every: 1h, note: x}")
     assert harness.bench.call("export", owner="file:ops")["text"].startswith("owner: ops\n")
+
+
+def many(count: int) -> str:
+    return "schedules:\n" + "".join(f"  - {{name: s{i}, every: 1h, note: hi}}\n" for i in range(count))
+
+
+def test_a_plan_takes_linear_steps(harness: OperationsHarness) -> None:
+    """One request of 500 kB held the write lock of the store, and so the engine, for minutes."""
+
+    def comparisons(count: int) -> int:
+        calls = [0]
+
+        def on_event(_frame: Any, event: str, argument: Any) -> None:
+            calls[0] += event == "call" or (event == "c_call" and argument is isinstance)
+
+        sys.setprofile(on_event)
+        try:
+            plan(harness, many(count))
+        finally:
+            sys.setprofile(None)
+        return calls[0]
+
+    comparisons(5)  # caches
+    assert comparisons(400) <= 12 * comparisons(40)
+
+
+def test_the_fields_of_a_plan_are_listed_when_the_store_is_not_locked(
+    harness: OperationsHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, seen = harness.bench.store, list[bool]()
+
+    def fields_of(schedule: Any) -> dict[str, Any]:
+        seen.append(store.write(lambda tx: True))  # another writer would wait for the end of the plan
+        return definitions.fields_of(schedule)
+
+    monkeypatch.setattr(planning, "fields_of", fields_of)
+    (change,) = plan(harness, many(1))["changes"]
+
+    assert seen
+    assert {one["field"] for one in change["fields"]} >= {"every", "note"}
+
+
+def test_a_caller_who_may_only_read_plans_at_most_1000_definitions(harness: OperationsHarness) -> None:
+    viewer = context_for(harness.context, Caller(actor="viewer", scopes=ROLES["viewer"]))
+    with pytest.raises(Forbidden, match="1001 definitions"):
+        operations["plan"](viewer, {"files": {"ops.yaml": many(planning.MAX_READER_DEFINITIONS + 1)}})
+    assert operations["plan"](viewer, {"files": {"ops.yaml": many(10)}})["changed"]

@@ -216,6 +216,16 @@ def test_a_schedule_without_a_next_time_is_explained(
     assert words in sentences(answer)
 
 
+def test_a_manual_schedule_is_explained_by_its_last_run(empty: OperationsHarness) -> None:
+    empty.ask("schedule create", name="deploy", manual=True, call="deploy")
+    empty.bench.target.script("deploy", fail("no disk"))
+    empty.ask("schedule run", schedule="deploy")
+    empty.advance(minutes=1)
+    answer = explain(empty, "deploy")
+    assert (answer["status"], answer["source"]) == ("failed", "manual")
+    assert "no disk" in sentences(answer)
+
+
 def test_a_parked_schedule_names_the_reason_and_the_remedy(empty: OperationsHarness) -> None:
     empty.ask("schedule create", name="poll", every="10m", call="poll", preset="desktop", disable_after=2)
     empty.bench.target.script("poll", fail("no disk"))
@@ -280,7 +290,7 @@ def test_a_cancelled_run_names_who_cancelled_it(harness: OperationsHarness) -> N
 
 
 def test_a_ready_run_names_what_it_waits_for(harness: OperationsHarness) -> None:
-    harness.ask("queue policy set", queue="mail", max_concurrent=1)
+    harness.ask("queue policy set", queue="mail", max_running=1)
     (entry,) = [one["id"] for one in harness.ask("queue show", queue="mail", state="ready")["entries"]]
     assert "is full: it allows 1, and 1 are running" in sentences(harness.ask("run explain", run=entry))
     harness.ask("queue complete", run=LEASED_RUN, fence=1)

@@ -147,3 +147,13 @@ def test_a_run_in_the_future_names_when_it_may_start(empty: OperationsHarness) -
     empty.ask("schedule create", name="spring", every="1h", note="x", start_at="2026-04-01T00:00:00Z")
     answer = explain(empty, "spring")
     assert "it does not run before its start_at, 2026-04-01T00:00:00Z" in answer["because"]
+
+
+def test_a_pause_is_the_reason_also_for_what_came_due_shortly_before_it(empty: OperationsHarness) -> None:
+    empty.ask("schedule create", name="report", every="1m", note="x", group="reports")
+    empty.bench.clock.advance(timedelta(minutes=1, seconds=10))
+    empty.ask("pause", scope="group", name="reports", due="wait")
+    empty.bench.clock.advance(timedelta(seconds=10))
+    answer = explain(empty, "report")
+    assert "nothing starts: group reports is paused" in answer["summary"]
+    assert follow(empty, answer)["paused"] is False

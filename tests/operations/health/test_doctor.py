@@ -17,6 +17,7 @@ from tests.conformance.conftest import postgres_template, postgres_url
 from tests.interfaces.terminal import invoke
 from tests.operations.harness import NOON, OperationsHarness
 from timewright.core.finding import Finding
+from timewright.ledger.records.instances import InstanceRecord, record_heartbeat
 from timewright.operations.health.doctor_checks import (
     file_finding,
     format_bytes,
@@ -172,8 +173,13 @@ def test_a_working_system_is_ok_and_shows_its_next_wake_up() -> None:
     harness = OperationsHarness()
     harness.ask("schedule create", name="hourly", every="1h", note="x")
     harness.advance(minutes=5)
+    assert checks(harness)["instances"]["sentence"] == "no instance is running, so nothing starts"
+    now = harness.context.now()
+    instance = InstanceRecord(id="ins_1", host="h", version="1", started_at=now, capacity=1)
+    harness.store.write(lambda tx: record_heartbeat(tx, instance, now=now))
     answer = harness.ask("doctor")
     assert answer["severity"] == "ok"
+    assert checks(harness)["instances"]["sentence"] == "1 instance runs"
     assert checks(harness)["schedules"]["sentence"] == "1 schedule, next due in 55m"
 
 

@@ -119,6 +119,9 @@ def test_the_failures_of_a_cause_are_retried_together(harness: OperationsHarness
         ("key 6f1c2a9b-0c1d-4e2f-8a3b-5c6d7e8f9a0b at 2026-03-10T12:00:00Z", "key # at #"),
         ("commit deadbeef01 is bad", "commit # is bad"),
         ("defaced facade", "defaced facade"),
+        ("503 Service Unavailable after 3 tries", "503 Service Unavailable after # tries"),
+        ("HTTP/1.1 404: no row 77", "HTTP/1.1 404: no row #"),
+        ("worker exited with code -9 after 12 s", "worker exited with code -9 after # s"),
         ("", "exhausted"),
     ],
 )

@@ -59,6 +59,27 @@ def test_a_due_schedule_says_which_function_nobody_has_and_who_had_it() -> None:
     assert harness.ask("run list")["runs"] == []
 
 
+def test_the_next_occurrence_says_whether_an_instance_runs_that_could_start_it() -> None:
+    harness = OperationsHarness()
+    harness.ask("schedule create", name="news", every="1m", call="refresh")
+
+    def explained() -> tuple[str, str]:
+        answer = harness.ask("schedule explain", schedule="news")
+        return answer["summary"].split("12:01:00Z ")[-1], answer["because"][0]
+
+    assert explained() == (
+        "will run if an instance is running then",
+        "no instance is running now, so nothing starts; start one: timewright up, or your program",
+    )
+    beat(harness, "ins_old", OLD)
+    assert explained() == (
+        "will be due, and then wait for an instance that can run it",
+        f"{WHY}; none has offered it within a week",
+    )
+    beat(harness, "ins_new", NEW)
+    assert explained() == ("will run", "it is next because of its interval")
+
+
 def test_a_ready_run_says_which_function_nobody_has() -> None:
     harness = OperationsHarness()
     harness.ask("schedule create", name="news", manual=True, call="refresh")

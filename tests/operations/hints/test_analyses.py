@@ -13,6 +13,7 @@ from timewright.core.moments import DAY
 from timewright.errors import InvalidInput, NotFound, OverQuota, TimewrightError
 from timewright.operations import operations
 from timewright.operations.access.authentication import Caller, context_for
+from timewright.ports.rows import ObjectPrune
 
 
 def submit(harness: OperationsHarness, number: int = 0, **fields: object) -> dict[str, object]:
@@ -172,7 +173,8 @@ def test_costs_of_concurrent_planners_are_summed_up(
 def forgotten(harness: OperationsHarness, **which: Any) -> int:
     """Return how many analyses are deleted by pruning before an instant."""
     namespace = harness.context.namespace
-    return harness.store.write(lambda tx: tx.prune_objects("analysis", namespace=namespace, **which))
+    request = ObjectPrune(kind="analysis", namespace=namespace, **which)
+    return harness.store.write(lambda tx: tx.prune(request))
 
 
 def test_submitting_an_analysis_needs_the_hint_scope(harness: OperationsHarness) -> None:

@@ -86,7 +86,7 @@ def test_a_schedule_that_is_not_adaptive_takes_no_hint(
     with pytest.raises(NotAllowed) as error:
         harness.ask(operation, fields, schedule="nightly-report")
     assert error.value.field == "adaptive"
-    assert error.value.fix == "schedule update nightly-report --adaptive"
+    assert error.value.fix == "schedule update nightly-report with adaptive: true"
     harness.ask("schedule update", schedule="nightly-report", adaptive=True)
     harness.ask(operation, fields, schedule="nightly-report")
 

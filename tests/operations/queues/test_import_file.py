@@ -74,7 +74,7 @@ def shown(harness: OperationsHarness, **which: Any) -> list[dict[str, Any]]:
 def test_an_existing_file_is_imported_unchanged_and_in_order(harness: OperationsHarness) -> None:
     answer = harness.ask("queue import", queue="line", file=OLD)
     assert answer == {"queue": "line", "imported": 4, "known": 0, "states": {"ready": 3, "succeeded": 1}}
-    harness.ask("queue policy set", queue="line", max_concurrent=9)
+    harness.ask("queue policy set", queue="line", max_running=9)
     leases = harness.ask("queue lease", queue="line", limit=9)["leases"]
     assert [lease["payload"]["id"] for lease in leases] == ["urgent", "a", "b"]
     assert leases[1]["payload"]["appId"] == "crm", "what we do not know is kept as it was"

@@ -38,7 +38,7 @@ def add(harness: OperationsHarness, count: int, **fields: Any) -> list[str]:
 def test_a_queue_from_the_first_entry_to_the_last(line: OperationsHarness) -> None:
     first, second, third = add(line, 3)
     plan = line.ask("queue plan", queue="mail")
-    assert (plan["max_concurrent"], plan["in_flight"], plan["available"]) == (1, 0, 1)
+    assert (plan["max_running"], plan["in_flight"], plan["available"]) == (1, 0, 1)
     assert [run["id"] for run in plan["leases"]] == [first]
     assert waits(plan) == [(second, "limit"), (third, "limit")]
 
@@ -88,7 +88,7 @@ def test_a_plan_reads_only_and_answers_the_same_again(line: OperationsHarness) -
 
 
 def test_a_lease_follows_the_plan_shown_before(line: OperationsHarness) -> None:
-    line.ask("queue policy set", queue="mail", max_concurrent=3)
+    line.ask("queue policy set", queue="mail", max_running=3)
     add(line, 3, priority="low")
     add(line, 2, priority="critical")
     planned = [run["id"] for run in line.ask("queue plan", queue="mail")["leases"]]
@@ -104,7 +104,7 @@ def test_lower_priority_numbers_start_first_then_older_entries(line: OperationsH
     line.sleep(seconds=1)
     (second,) = add(line, 1, priority=100)
     (urgent,) = add(line, 1, priority="critical")
-    line.ask("queue policy set", queue="mail", max_concurrent=10)
+    line.ask("queue policy set", queue="mail", max_running=10)
     assert [one["run"] for one in line.ask("queue lease", queue="mail", limit=9)["leases"]] == [
         urgent, first, second, low,
     ]  # fmt: skip
@@ -222,7 +222,7 @@ def test_a_queue_shows_its_counts_limit_and_entries_in_order(harness: Operations
         "queue": "mail",
         "counts": {"leased": 1, "parked": 1, "ready": 1},
         "more": False,
-        "max_concurrent": 2,
+        "max_running": 2,
         "in_flight": 1,
         "available": 1,
         "oldest_at": "2026-03-10T11:58:00Z",
@@ -281,39 +281,46 @@ def test_a_queue_of_another_namespace_is_another_queue(harness: OperationsHarnes
 def test_the_default_policy_is_the_cautious_one(harness: OperationsHarness) -> None:
     shown = harness.ask("queue policy show", queue="fresh")
     assert shown["source"] == "default"
-    assert shown["policy"]["max_concurrent"] == 1
+    assert shown["policy"]["max_running"] == 1
     assert shown["policy"]["lease"] == "5m"
     harness.ask("queue add", queue="fresh", payload=1)
     assert harness.ask("queue policy show", queue="fresh")["source"] == "default"
+
+
+@pytest.mark.parametrize("word", ["max_running", "max_concurrent", "maxConcurrent"])
+def test_the_limit_of_a_queue_is_max_running_and_its_earlier_name_is_read(
+    harness: OperationsHarness, word: str
+) -> None:
+    assert harness.ask("queue policy set", queue="mail", **{word: 7})["policy"]["max_running"] == 7
 
 
 def test_a_policy_is_changed_by_field_and_an_invalid_change_is_rejected(
     harness: OperationsHarness,
 ) -> None:
     changed = harness.ask("queue policy set", queue="mail", leaseTtlMs=60_000, backoffBaseMs=500)["policy"]
-    assert (changed["max_concurrent"], changed["lease"], changed["backoff"]["base"]) == (2, "1m", "0.5s")
+    assert (changed["max_running"], changed["lease"], changed["backoff"]["base"]) == (2, "1m", "0.5s")
     for wrong in (
-        {"max_concurrent": 0},
-        {"max_concurrent": "many"},
+        {"max_running": 0},
+        {"max_running": "many"},
         {"lease": "soon"},
         {"maxAttempts": True},
     ):
         with pytest.raises(InvalidInput) as error:
             harness.ask("queue policy set", {"queue": "mail", **wrong})
-        assert error.value.field in ("max_concurrent", "lease", "max_attempts")
+        assert error.value.field in ("max_running", "lease", "max_attempts")
     assert harness.ask("queue policy show", queue="mail")["policy"] == changed
     assert harness.ask("queue policy show", queue="mail")["source"] == "set"
 
 
 def test_a_policy_file_is_checked_before_it_is_put_in_place(harness: OperationsHarness) -> None:
-    harness.ask("queue policy set", queue="mail", max_concurrent=5)
+    harness.ask("queue policy set", queue="mail", max_running=5)
     shown = harness.ask("queue policy check", file={"mail": {"maxConcurrent": 9}, "other": {}})["queues"]
     assert [(one["queue"], one["change"]) for one in shown] == [("mail", "different"), ("other", "same")]
-    assert (shown[0]["policy"]["max_concurrent"], shown[0]["in_force"]["max_concurrent"]) == (9, 5)
-    assert harness.ask("queue policy show", queue="mail")["policy"]["max_concurrent"] == 5, "nothing changed"
+    assert (shown[0]["policy"]["max_running"], shown[0]["in_force"]["max_running"]) == (9, 5)
+    assert harness.ask("queue policy show", queue="mail")["policy"]["max_running"] == 5, "nothing changed"
     alone = harness.ask("queue policy check", file={"schemaVersion": 1, "maxConcurrent": 1})["queues"]
     assert [one["queue"] for one in alone] == ["default"]
-    for wrong, field in (({"mail": {"max_concurrent": 0}}, "file.mail.max_concurrent"), ([], "file")):
+    for wrong, field in (({"mail": {"max_running": 0}}, "file.mail.max_running"), ([], "file")):
         with pytest.raises(InvalidInput) as error:
             harness.ask("queue policy check", file=wrong)
         assert (error.value.field or "").startswith(field)

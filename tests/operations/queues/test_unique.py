@@ -84,7 +84,10 @@ def test_of_many_at_once_one_is_added(queue: Queue) -> None:
     assert len(queue.waiting()) == 1
 
 
-@pytest.mark.parametrize("fields", [{"payloads": [1, 2]}, {"client_key": "x"}])
-def test_unique_is_for_one_entry_and_not_for_a_client_key(fields: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "fields",
+    [{"unique": "ada", "payloads": [1, 2]}, {"unique": "ada", "client_key": "x"}, {"on_conflict": "replace"}],
+)
+def test_unique_is_for_one_entry_without_a_client_key_and_replace_needs_it(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
-        OperationsHarness().ask("queue add", queue="mail", unique="ada", **fields)
+        OperationsHarness().ask("queue add", queue="mail", **fields)

@@ -19,7 +19,7 @@ from timewright.core.target import Isolation
 from timewright.engine.in_flight import InFlightRun
 from timewright.errors import InvalidInput, NotFound
 from timewright.interfaces.cli.output.follow import OutputFollower
-from timewright.ports.attempt_output import read_output
+from timewright.ports.attempt_output import AttemptOutput, read_output
 from timewright.targets.call.registry import FunctionRegistry
 from timewright.targets.call.target import CallTarget
 from timewright.targets.shell.target import ShellTarget
@@ -66,7 +66,7 @@ def wait_for_output(home: OperationsHarness, text: str) -> None:
 
 
 def let_end(home: OperationsHarness) -> None:
-    wait_until(lambda: home.bench.loop.launcher.result_count)
+    wait_until(lambda: home.bench.loop.launcher.results)
     home.bench.tick()
 
 
@@ -91,7 +91,7 @@ def test_the_output_of_a_command_is_shown_while_it_runs_and_after(
     assert streams(home.ask("run logs", run="talk")) == [{"output": "one\nand a half\ntwo\n"}]
     for _ in range(3):
         home.advance(seconds=1)
-    assert home.store.read(lambda tx: tx.get_attempt_output([first["run"]])) == {}
+    assert home.store.read(lambda tx: tx.get_run_rows(AttemptOutput, [first["run"]])) == {}
 
 
 def test_a_secret_split_across_output_chunks_is_redacted(home: OperationsHarness, shell: Path) -> None:

@@ -127,6 +127,17 @@ def test_repeating_a_report_changes_nothing_and_another_one_is_stale(harness: Op
     assert harness.ask("run get", run=LEASED_RUN)["run"]["state"] == "succeeded"
 
 
+@pytest.mark.parametrize("operation", ["run report", "queue complete", "queue release", "queue renew"])
+def test_the_work_of_an_instance_is_not_ended_by_a_report(harness: OperationsHarness, operation: str) -> None:
+    harness.bench.target.script("nightly-report", hang())
+    made = harness.ask("schedule run", schedule="nightly-report")["run"]["id"]
+    harness.advance(seconds=1)
+    fields = {"outcome": "succeeded"} if operation == "run report" else {}
+    with pytest.raises(NotAllowed, match="is done by this scheduler"):
+        harness.ask(operation, run=made, fence=1, **fields)
+    assert harness.ask("run get", run=made)["run"]["state"] == "leased"
+
+
 def test_a_report_needs_an_outcome(harness: OperationsHarness) -> None:
     for outcome in ("perhaps", 7, {"kind": "maybe"}, None):
         with pytest.raises(InvalidInput) as error:

@@ -105,6 +105,33 @@ def test_an_agent_cannot_approve(guarded: OperationsHarness) -> None:
     assert len(guarded.ask("approval list")["approvals"]) == 1
 
 
+def harness_with_tests(started: list[Launch]) -> OperationsHarness:
+    """A namespace that requires approval, with `schedule test`: what it starts is added to the list."""
+
+    def trial(launch: Launch, on_start: Any = None) -> Outcome:
+        started.append(launch)
+        return Succeeded()
+
+    harness = OperationsHarness()
+    harness.context = type(harness.context)(
+        store=harness.store, ids=harness.bench.ids, notify=harness.facts.extend, run_target_test=trial
+    )
+    harness.ask("namespace create", name="default", agent_approval=True)
+    return harness
+
+
+@pytest.mark.parametrize("removal", ["approval reject", "schedule archive", "schedule delete"])
+def test_a_removed_schedule_that_nobody_approved_cannot_be_tested(removal: str) -> None:
+    started: list[Launch] = []
+    harness = harness_with_tests(started)
+    make(agent(harness))
+    who = harness if removal == "approval reject" else agent(harness)
+    who.ask(removal, schedule="poll")
+    with pytest.raises(NotAllowed, match="is archived"):
+        agent(harness).ask("schedule test", schedule="poll")
+    assert started == []
+
+
 @pytest.mark.parametrize(
     ("operation", "fields"),
     [
@@ -121,16 +148,7 @@ def test_an_agent_cannot_approve(guarded: OperationsHarness) -> None:
 )
 def test_no_operation_bypasses_the_approval(operation: str, fields: dict[str, Any]) -> None:
     started: list[Launch] = []
-
-    def trial(launch: Launch, on_start: Any = None) -> Outcome:
-        started.append(launch)
-        return Succeeded()
-
-    harness = OperationsHarness()
-    harness.context = type(harness.context)(
-        store=harness.store, ids=harness.bench.ids, notify=harness.facts.extend, run_target_test=trial
-    )
-    harness.ask("namespace create", name="default", agent_approval=True)
+    harness = harness_with_tests(started)
     make(agent(harness), adaptive=True)
     for who in (agent(harness), harness):
         with pytest.raises((NotAllowed, Forbidden)):

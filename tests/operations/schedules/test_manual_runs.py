@@ -27,10 +27,15 @@ def test_a_manual_run_obeys_overlap_unless_forced(harness: OperationsHarness) ->
     harness.bench.target.script("nightly-report", hang())
     harness.ask("schedule run", schedule="nightly-report")
     harness.bench.tick()
-    second = harness.ask("schedule run", schedule="nightly-report")["run"]
-    assert (second["state"], second["reason"]) == ("skipped", "overlap")
-    third = harness.ask("schedule run", schedule="nightly-report", force=True)["run"]
-    assert third["state"] == "ready"
+    second = harness.ask("schedule run", schedule="nightly-report", payload={"day": 9})
+    assert (second["run"]["state"], second["run"]["reason"]) == ("skipped", "overlap")
+    why = "an earlier run has not ended, and the schedule has overlap: skip"
+    fix = "To run it at the same time use force; to run it afterwards set overlap: queue"
+    assert second["warnings"] == [f"nightly-report was not run: {why}. {fix}"]
+    many = harness.ask("schedule run-many", runs=[{"schedule": "nightly-report"}] * 2)
+    assert many["warnings"] == [f"2 runs of nightly-report were skipped: {why}. {fix}"]
+    third = harness.ask("schedule run", schedule="nightly-report", force=True)
+    assert (third["run"]["state"], third["warnings"]) == ("ready", [])
 
 
 def test_an_extra_run_waits_for_its_instant_and_changes_nothing_else(harness: OperationsHarness) -> None:

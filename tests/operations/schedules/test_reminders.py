@@ -89,3 +89,10 @@ def test_a_zone_beside_an_interval_is_refused_and_beside_a_phrase_is_used(harnes
 def test_a_reminder_in_a_zone_follows_its_clocks(harness: OperationsHarness) -> None:
     made = harness.ask("reminder set", text="plants", cron="0 17 * * fri", zone="Europe/Berlin")
     assert made["next_at"] == "2026-03-13T16:00:00Z"
+
+
+def test_an_instant_without_an_offset_is_read_in_the_zone_beside_it(harness: OperationsHarness) -> None:
+    made = harness.ask("reminder set", text="rent", at="2026-12-01T18:00", zone="America/New_York")
+    assert made["next_at"] == "2026-12-01T23:00:00Z"
+    with pytest.raises(InvalidInput, match="exactly one time"):
+        harness.ask("reminder set", text="rent", after="1h", zone="America/New_York")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.operations.harness import OperationsHarness
-from timewright.errors import NotAllowed
+from timewright.errors import NotAllowed, TimewrightError
 from timewright.operations import operations
 from timewright.operations.access.authentication import ROLES, Caller, context_for
 
@@ -60,3 +60,41 @@ def test_a_schedule_that_an_agent_archived_itself_may_be_made_again() -> None:
     by_agent(harness)
     operations["schedule archive"](context_for(harness.context, AGENT), {"schedule": "poll"})
     assert by_agent(harness)["schedule"]["name"] == "poll"
+
+
+ROUTES: dict[str, dict[str, Any]] = {
+    "schedule put": POLL,
+    "schedule put-many": {"schedules": [POLL]},
+    "reminder set": {"name": "poll", "text": "look", "every": "10m"},
+    "workflow put": {
+        "name": "load",
+        "steps": [{"name": "a", "target": {"note": "x"}}],
+        "schedules": [{"name": "poll", "every": "1h"}],
+    },
+    "apply": {"files": {"x.yaml": "schedules: [{name: poll, every: 10m, note: look}]"}},
+}
+
+
+@pytest.mark.parametrize("operation", ROUTES)
+def test_no_other_operation_makes_it_again(harness: OperationsHarness, operation: str) -> None:
+    with pytest.raises(TimewrightError, match="too many mails"):
+        operations[operation](context_for(harness.context, AGENT), ROUTES[operation])
+
+
+def test_a_rejected_schedule_counts_as_removed(harness: OperationsHarness) -> None:
+    harness.ask("namespace create", name="default", agent_approval=True)
+    by_agent(harness, name="again", note="again")
+    harness.ask("approval reject", schedule="again", reason="not wanted")
+    harness.ask("namespace set", name="default", agent_approval=False)
+    with pytest.raises(NotAllowed, match="not wanted"):
+        by_agent(harness, name="again", note="again")
+
+
+def test_a_workflow_that_a_person_deleted_gets_no_schedule_from_an_agent(harness: OperationsHarness) -> None:
+    flow = {**ROUTES["workflow put"], "schedules": [{"every": "1h"}]}
+    harness.ask("workflow put", flow)
+    harness.ask("workflow delete", workflow="load", reason="never again")
+    operations["workflow put"](context_for(harness.context, AGENT), flow)
+    assert harness.ask("schedule list", name_starts="load")["schedules"] == []
+    with pytest.raises(NotAllowed, match="never again"):
+        by_agent(harness, name="load")

@@ -30,6 +30,11 @@ def warnings(harness: OperationsHarness, settings: Settings | None = None, **fie
         ({"http": "POST http://10.0.0.1/x"}, "requests to 10.0.0.1 are refused"),
         ({"http": "GET http://169.254.169.254/latest"}, "requests to 169.254.169.254 are refused"),
         ({"http": "GET http://[fd00::1]/"}, "requests to fd00::1 are refused"),
+        ({"shell": ["echo", "$HOME/x"]}, "no shell interprets the command, so '$HOME/x' stays as it is"),
+        ({"shell": ["ls", "~/bin"]}, "no shell interprets the command, so '~/bin' stays as it is"),
+        ({"shell": ["cd", "/tmp"]}, "'cd' is a command of a shell, not a program; to use a shell: sh -c"),
+        ({"call": "jobs.greet()"}, "a function has the name that its program gives it, without path"),
+        ({"call": "jobs/greet.py"}, "a function has the name that its program gives it, without path"),
     ],
 )
 def test_a_target_that_cannot_run_is_warned_about(
@@ -42,6 +47,10 @@ def test_an_allowed_target_is_not_warned_about(harness: OperationsHarness) -> No
     harness.ask("limit set", limit="crm", max_running=2)
     assert warnings(harness, note="x", limits=["crm"]) == []
     assert warnings(harness, http="GET http://127.0.0.1:8000/") == []
+    allowed_shell = Settings(shell=True)
+    assert warnings(harness, allowed_shell, shell=["bash", "-c", "echo $HOME"]) == []
+    assert warnings(harness, allowed_shell, shell=["echo", "costs $5", "a~b"]) == []
+    assert warnings(harness, call="reports.morning") == []
     assert warnings(harness, http="GET https://93.184.216.34/") == []
     allowed = EgressRules(allow=(AllowedNetwork(cidr="10.0.0.0/8"),))
     assert warnings(harness, Settings(egress=allowed), http="GET http://10.0.0.1/x") == []

@@ -100,6 +100,13 @@ def test_a_request_writes_into_its_own_namespace_only(harness: OperationsHarness
         assert error.value.field == "namespace"
 
 
+def test_an_update_without_a_field_is_refused(harness: OperationsHarness) -> None:
+    with pytest.raises(InvalidInput) as error:
+        harness.ask("schedule update", schedule="nightly-report", reason="?")
+    assert error.value.message == "no field of nightly-report is to be changed"
+    assert error.value.fix == "schedule update nightly-report with every: 5m"
+
+
 def test_a_name_is_free_in_every_namespace(harness: OperationsHarness) -> None:
     made = harness.in_namespace().ask("schedule create", name="nightly-report", every="1h", note="x")
     assert made["schedule"]["namespace"] == "other"

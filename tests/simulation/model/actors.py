@@ -16,8 +16,11 @@ from timewright.engine.launch import Launcher
 from timewright.engine.loop import Loop
 from timewright.engine.maintenance import DeadHolderCheck, Heartbeat, Pruner
 from timewright.engine.tick import Tick, TickLimits
+from timewright.errors import StoreError
 from timewright.ids import TimedIds
 from timewright.ledger.records.instances import FleetOffers, InstanceRecord
+from timewright.operations import OperationContext
+from timewright.operations.runs.at_start import StartedProcess, run_schedules_at_start
 
 if TYPE_CHECKING:
     from tests.simulation.model.simulation import Simulation
@@ -133,7 +136,7 @@ class SimulatedInstance(SimulatedActor):
         sim.holders[holder] = (self, self.generation)
         waker = SimulatedWaker(self)
         self.target = target = SimulatedTarget(self, holder)
-        offer = self._draw_offer()
+        self.offer = offer = self._draw_offer()
         self.launcher = Launcher(
             dict.fromkeys(TARGET_KINDS, target),
             monotonic=self.clock.monotonic,
@@ -185,9 +188,20 @@ class SimulatedInstance(SimulatedActor):
         if not functions:
             return ANYTHING
         self.set_alarm("look", self.sim.time.at + LOOK_INTERVAL_US, self.look_again)
+        self.set_alarm("start", self.sim.time.at + 1, self.run_at_start)
         if self.name == "engine-0":
             return ANYTHING
         return Offer(functions=tuple(name for name in functions if self.rng.happens(0.5)))
+
+    def run_at_start(self) -> None:
+        """Run the schedules that run at a start; try again if the store fails, as in production."""
+        context = OperationContext(store=self.store, ids=self.ids, notify=self.loop.notify_observers)
+        own = StartedProcess(id=self.tick.holder, host=self.name, pid=self.generation)
+        try:
+            if run_schedules_at_start(context, own, self.offer, is_gone=lambda host, pid: False):
+                self.sim.count("run at a start")
+        except StoreError:
+            self.set_alarm("start", self.sim.time.at + SECOND, self.run_at_start)
 
     def look_again(self) -> None:
         """Tick although nothing seems due, as after the longest sleep, and write a heartbeat."""
@@ -286,7 +300,7 @@ class SimulatedInstance(SimulatedActor):
             # Production waits for the tick under way.
             self.set_alarm("stop", sim.time.at + SECOND, self.stop)
             return
-        holder, in_doubt = self.tick.holder, self.tick.has_unknown_grants
+        holder, in_doubt = self.tick.holder, self.tick.may_have_unknown_leases
         self.busy |= {"step", "settle", "renew"}
         wait = timedelta(seconds=self.rng.choice((0, 2, 20)))
         report = self.loop.stop(wait=wait, grace=timedelta(seconds=2))
@@ -313,7 +327,7 @@ class SimulatedInstance(SimulatedActor):
 
     def _has_work(self) -> bool:
         sim = self.sim
-        if self.seen_version == -1 or self.tick.has_unknown_grants:
+        if self.seen_version == -1 or self.tick.may_have_unknown_leases:
             return True
         now = sim.now_micros()
         pending = sim.pending(now=now)

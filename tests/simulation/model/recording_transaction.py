@@ -14,6 +14,7 @@ from timewright.core.schedule.upstream import UnmetAction
 from timewright.ledger.settle import reclaim
 from timewright.ports import Grant, OnTimeStep, ProgressUpdate, PruneRequest, Renewal, Renewed, ScheduleWrite
 from timewright.ports.attempt_output import AttemptOutput
+from timewright.ports.rows import LeasedRuns
 from timewright.ports.workflow import FollowUp
 from timewright.stores.transaction import SqlTransaction
 
@@ -135,11 +136,11 @@ class RecordingTransaction(SqlTransaction):
         self.touches_limits = self.sets_limits = True
         super().define_limit(namespace, limit)
 
-    def renew_leases(self, renewals: Sequence[Renewal], *, now: datetime) -> list[Renewed]:
+    def renew_leases(self, renewals: Sequence[Renewal]) -> list[Renewed]:
         """Renew leases; record accepted renewals, count refused ones."""
-        stopping = [r.id for r in super().leased_runs(cancel_requested=True)] if renewals else []
+        stopping = [r.id for r in super().select_runs(LeasedRuns(cancel_requested=True))] if renewals else []
         until = {row[0]: row[2] for row in self._leases(stopping)}
-        kept: list[Renewed] = super().renew_leases(renewals, now=now)
+        kept: list[Renewed] = super().renew_leases(renewals)
         killable = {r.run_id for r in renewals if not r.despite_cancel} & until.keys()
         for run_id, fence, later, schedule_id in self._leases(sorted(killable)):
             if later > until[run_id]:
@@ -201,25 +202,21 @@ class RecordingTransaction(SqlTransaction):
                 message = f"was leased beyond {charge.budget}"
                 self.events.append(("I44", charge.run_id, charge.fence, 0, "", message))
 
-    def add_follow_ups(self, rows: Sequence[FollowUp]) -> None:
-        """Create follow-ups."""
-        super().add_follow_ups(rows)
-        self.counters += ["follow-up created"] * len(rows)
-
-    def close_follow_ups(self, rows: Sequence[FollowUp]) -> None:
-        """Close follow-ups."""
-        super().close_follow_ups(rows)
-        self.counters += ["follow-up run" if row.state == "done" else "follow-up skipped" for row in rows]
+    def put_follow_ups(self, rows: Sequence[FollowUp]) -> None:
+        """Create and close follow-ups."""
+        super().put_follow_ups(rows)
+        counted = {"open": "follow-up created", "done": "follow-up run", "void": "follow-up skipped"}
+        self.counters += [counted[row.state] for row in rows]
 
     def add_dependency_waits(self, waits: Sequence[tuple[str, str]]) -> None:
         """Let runs wait for their needs."""
         super().add_dependency_waits(waits)
         self.counters += ["waited for its needs"] * len(waits)
 
-    def put_attempt_output(self, rows: Sequence[AttemptOutput]) -> None:
-        """Write the output of attempts."""
-        super().put_attempt_output(rows)
-        self.counters += ["output written"] * len(rows)
+    def put_run_rows(self, rows: Sequence[Any]) -> None:
+        """Write what attempts report."""
+        super().put_run_rows(rows)
+        self.counters += ["output written"] * sum(isinstance(row, AttemptOutput) for row in rows)
 
     def save_progress(self, rows: Sequence[ProgressUpdate]) -> None:
         """Save the progress of schedules; record the cursor."""
@@ -267,8 +264,10 @@ class RecordingTransaction(SqlTransaction):
             )
         return marked
 
-    def prune(self, what: PruneRequest) -> int:
+    def prune(self, what: Any) -> int:
         """Prune; record every deleted run."""
+        if not isinstance(what, PruneRequest):
+            return super().prune(what)
         before = {row[0]: row for row in self.query_sql(_ALL_RUNS)}
         gone: int = super().prune(what)
         if gone:

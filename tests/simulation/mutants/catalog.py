@@ -34,6 +34,7 @@ from timewright.ledger import (
 from timewright.ledger.admission_batch import AdmissionBatch
 from timewright.ledger.alerts.alert_checks import AlertInput
 from timewright.ledger.pauses import PauseLookup
+from timewright.ledger.queues import limits as queue_limits
 from timewright.ledger.workflow_runs import stepper
 from timewright.ledger.workflow_runs.records import HELD_BY_WAIT, load_plan, workflow_context
 from timewright.ledger.workflow_runs.stepper import WorkflowStepper
@@ -126,6 +127,16 @@ def _offer_forgotten_at_leasing() -> Patches:
         return real(store, **{**terms, "offer": None})
 
     return [(tick, "lease_ready", lease)]
+
+
+def _one_more_of_its_own() -> Patches:
+    """`max_running` of a schedule is one more than it says."""
+    real = original(queue_limits, "own_limits")
+
+    def own_limits(schedules: Any) -> dict[str, int]:
+        return {key: capacity + 1 for key, capacity in real(schedules).items()}
+
+    return [(queue_limits, "own_limits", own_limits)]
 
 
 def _limits_forgotten_at_admission() -> Patches:
@@ -564,6 +575,12 @@ MUTANTS: tuple[Mutant, ...] = (
         name="losses are not limited",
         broken_invariants=("I18", "I19"),
         patches=lambda: _classify_with(losses=0),
+    ),
+    Mutant(
+        name="the own limit of a schedule lets one more run",
+        broken_invariants=("I14",),
+        patches=_one_more_of_its_own,
+        size="limits",
     ),
     Mutant(
         name="a pause is ignored at leasing",

@@ -139,11 +139,16 @@ def _draw_base(seed: int, *, hours: float, size: str) -> Scenario:
 
 
 def with_functions(base: Scenario) -> Scenario:
-    """The same scenario with schedules that call functions which only some instances have."""
+    """The same scenario with schedules that call functions which only some instances have.
+
+    Some of them also run when the first instance that can run them starts.
+    """
     rng = SeededRandom(base.seed, "functions")
 
     def calls(draft: dict[str, Any]) -> dict[str, Any]:
         kept = {key: value for key, value in draft.items() if key != "note"}
+        if rng.fork(f"start {draft['name']}").happens(0.3):
+            kept["run_at_start"] = True
         return kept | {"call": rng.choice(FUNCTIONS)} if "note" in draft else draft
 
     schedules = tuple((namespace, calls(draft)) for namespace, draft in base.schedules)
@@ -197,6 +202,9 @@ def with_keyed_limits(base: Scenario) -> Scenario:
             "limits": uses,
             "overlap": rng.choice(("allow", "allow", draft.get("overlap", "skip"))),
         }
+        own = rng.fork(f"own {draft['name']}")
+        if changed["overlap"] == "allow" and own.happens(0.4):
+            changed["max_running"] = own.randint(1, 2)
         schedules.append((namespace, changed))
     entries = {"name": "entries", "key": "payload", "max_running": 1}
     queues = [(ns, queue, {**policy, "limits": [entries]}) for ns, queue, policy in base.queues]
@@ -353,7 +361,7 @@ RETRY_POLICIES = (
 def draw_queue_policy(rng: SeededRandom) -> dict[str, Any]:
     """A random queue policy."""
     return {
-        "max_concurrent": rng.choice((1, 1, 2, 3)),
+        "max_running": rng.choice((1, 1, 2, 3)),
         "max_attempts": rng.choice((1, 2, 3)),
         "lease": rng.choice(("30s", "1m", "5m")),
         "backoff": {"kind": "exponential", "base": rng.choice(("1s", "10s"))},

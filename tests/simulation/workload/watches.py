@@ -19,16 +19,18 @@ WHERE s.name LIKE 'watch%' AND a.outcome = 'succeeded' ORDER BY r.id
 """
 _SEEN = "SELECT name, body FROM objects WHERE kind = 'schedule_state'"
 PATH = "result.version"
-WATCHES = 4
+WATCHES = 2
+HOURS = 0.1
 
 
 def draw_watches(seed: int) -> Scenario:
-    """A small, dense world: two instances, many faults, and schedules that watch.
+    """Six minutes of two instances, many faults, and two schedules that watch: many small worlds cover more
+    than few large ones in the same time.
 
     The leases are short, so that answers of lost leases still see what the next lease of the run sees.
     """
-    base = draw_scenario(seed, hours=0.25, size="dense", dependencies=False)
-    common = {"call": "look", "watch": {"changed": PATH}, "lease": {"length": "10s", "grace": "2s"}}
+    base = draw_scenario(seed, hours=HOURS, size="dense", dependencies=False)
+    common = {"call": "look", "watch": {"changed": PATH}, "lease": {"length": "5s", "grace": "1s"}}
     draft: dict[str, Any] = {"every": "20s", **common}
     if seed % 2:
         draft["retry"] = {"max_attempts": 3}

@@ -179,7 +179,7 @@ def test_a_write_that_fails_leaves_no_file(tmp_path: Path) -> None:
 def sweeper(store: ArtifactStore, *, runs: dict[str, Any], kept: list[Artifact], pruned_to: str = "") -> Any:
     tx = SimpleNamespace(
         get_runs=lambda ids: {i: runs[i] for i in ids if i in runs},
-        get_artifacts=lambda ids: [one for one in kept if one.run in ids],
+        get_run_rows=lambda _, ids: {i: tuple(one for one in kept if one.run == i) for i in ids},
         get_meta=lambda name: pruned_to,
     )
     rows: Any = SimpleNamespace(read=lambda work: work(tx))

@@ -66,14 +66,14 @@ class BlockingFunction:
     def __init__(self) -> None:
         self.entered = threading.Semaphore(0)
         self.go = threading.Event()
-        self.max_concurrent = 0
+        self.max_running = 0
         self._inside = 0
         self._lock = threading.Lock()
 
     def __call__(self) -> None:
         with self._lock:
             self._inside += 1
-            self.max_concurrent = max(self.max_concurrent, self._inside)
+            self.max_running = max(self.max_running, self._inside)
         self.entered.release()
         self.go.wait(30)
         with self._lock:
@@ -456,7 +456,7 @@ def test_concurrent_threads_never_exceed_the_limit() -> None:
         assert blocking.entered.acquire(timeout=60)
         blocking.go.set()
         assert [recorder.wait() for recorder in recorders] == [Succeeded()] * 6
-        assert blocking.max_concurrent == 2
+        assert blocking.max_running == 2
         target.close(grace=SECOND)
 
 

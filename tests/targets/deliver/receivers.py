@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -16,6 +17,8 @@ class Receiver(ThreadingHTTPServer):
         self.requests: list[dict[str, Any]] = []
         self.statuses: list[int] = []
         self.location = ""
+        # The next request is recorded and answered when this is set.
+        self.answer_now: threading.Event | None = None
 
     @property
     def url(self) -> str:
@@ -32,6 +35,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _record(self) -> None:
         server = self.server
         assert isinstance(server, Receiver)
+        answer_now, server.answer_now = server.answer_now, None
+        if answer_now is not None:
+            answer_now.wait(30)
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
         server.requests.append({"path": self.path, "headers": dict(self.headers), "body": body.decode()})
         status = server.statuses.pop(0) if server.statuses else 200

@@ -11,6 +11,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from email.header import decode_header, make_header
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,18 @@ import pytest
 import trustme
 from aiosmtpd.controller import Controller
 
+from tests.faults.tools.worker_fleet import wait_until
 from tests.targets.deliver.receivers import Receiver
 from timewright import Scheduler
 from timewright.core.alerts.channels import Message
 from timewright.core.moments import SECOND
+from timewright.core.policies.backoff import Ladder
+from timewright.core.policies.policies import Exhausted, Retry
 from timewright.errors import NotAllowed
+from timewright.ledger.alerts import deliveries
 from timewright.settings import Settings
 from timewright.targets import deliver as target
-from timewright.targets.deliver import signing_key
+from timewright.targets.deliver import header_text, signing_key, slack_text
 from timewright.wiring import Watch
 
 SECRET = "whsec_" + base64.b64encode(b"a key of some length here").decode()
@@ -228,6 +233,19 @@ def test_a_receiver_that_hangs_is_given_up_and_tried_again(
     assert "sent no complete response within 1s" in detail.run.error
 
 
+def test_a_watch_sends_to_other_channels_while_one_hangs(app: Scheduler, receiver: Receiver) -> None:
+    answer_now = receiver.answer_now = threading.Event()
+    for name in ("first", "second"):
+        app.call("channel create", channel=name, to=f"{receiver.url}/{name}")
+        app.call("channel test", channel=name)
+    sending = threading.Thread(target=Watch(app.instance).step)
+    sending.start()
+    wait_until(lambda: receiver.requests, "the message that does not hang")
+    answer_now.set()
+    sending.join()
+    assert len(receiver.requests) == 2
+
+
 def test_a_command_gets_the_message_in_its_environment(app: Scheduler, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = ["sh", "-c", f'printf "%s" "$ALERT_TITLE" > {out}']
@@ -242,6 +260,7 @@ def test_a_command_is_accepted_where_another_instance_allows_it_and_sent_only_th
     with pytest.raises(NotAllowed, match="no running instance may run the command 'true'"):
         beside.call("channel create", channel="ops", to=to)
     with Scheduler(str(tmp_path / "store.db"), settings=Settings(shell=True)):
+        wait_until(lambda: beside.call("instance list").instances, "the first heartbeat of the able instance")
         beside.call("channel create", channel="ops", to=to)
     run = beside.call("channel test", channel="ops").run
     assert Watch(beside.instance).step() == 0
@@ -300,28 +319,91 @@ def test_a_polling_client_leases_and_completes_messages(app: Scheduler) -> None:
 @pytest.mark.parametrize(
     ("service", "paths"),
     [
-        ("healthchecks", ["/x/start?rid=", "/x?rid="]),
-        ("cronitor", ["/x?state=run&series=", "/x?state=complete&series="]),
-        ("sentry", ["/x?check_in_id=", "/x?check_in_id="]),
-        ("url", ["/x", "/x"]),
+        ("healthchecks", ["/x/start?create=1&rid=", "/x?create=1&rid="]),
+        ("cronitor", ["/x?create=1&state=run&series=", "/x?create=1&state=complete&series="]),
+        ("sentry", ["/x?create=1&check_in_id=", "/x?create=1&check_in_id="]),
+        ("url", ["/x?create=1", "/x?create=1"]),
     ],
 )
 def test_a_run_checks_in_when_it_starts_and_ends(
     app: Scheduler, receiver: Receiver, service: str, paths: list[str]
 ) -> None:
-    check_in = {"url": f"{receiver.url}/x", "to": service}
-    app.call("schedule create", name="job", manual=True, note="done", check_in=check_in)
-    app.call("schedule run", schedule="job")
+    report_slowly(app, receiver, service)
+    wait_until(lambda: len(receiver.requests) == 2, "both reports")
+    for request, path in zip(receiver.requests, paths, strict=True):
+        assert request["path"].startswith(path)
+
+
+def test_a_start_that_could_not_be_reported_is_not_reported_after_the_end(
+    app: Scheduler, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once = Retry(max_attempts=4, backoff=Ladder(steps=(SECOND / 1000,)), exhausted=Exhausted.FAIL)
+    monkeypatch.setattr(deliveries, "CHECK_IN_RETRY", at_once)
+    receiver.statuses = [500]
+    report_slowly(app, receiver, "healthchecks")
+    wait_until(lambda: [str(one.state) for one in check_ins(app)] == ["succeeded"] * 2, "both reports")
+    start, end = receiver.requests
+    assert "/start" in start["path"]
+    assert "/start" not in end["path"]
+
+
+def test_an_end_that_could_not_be_reported_is_not_reported_after_the_end_of_a_later_run(
+    app: Scheduler, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = Retry(max_attempts=4, backoff=Ladder(steps=(SECOND,)), exhausted=Exhausted.FAIL)
+    monkeypatch.setattr(deliveries, "CHECK_IN_RETRY", later)
+    fails = [True, False]
+
+    @app.schedule("manual", check_in={"url": f"{receiver.url}/x", "to": "healthchecks"})
+    def job() -> None:
+        if fails.pop(0):
+            raise ValueError
+
+    receiver.statuses = [200, 500]
     app.start()
-    deadline = threading.Event()
-    for _ in range(200):
-        if len(receiver.requests) >= 2:
-            break
-        deadline.wait(0.05)
-    found = sorted(request["path"] for request in receiver.requests)
-    assert len(found) == 2
-    for prefix in paths:
-        assert any(path.startswith(prefix) for path in found)
+    app.call("schedule run", schedule="job")
+    wait_until(lambda: len(receiver.requests) == 2, "the end of the first run")
+    app.call("schedule run", schedule="job")
+    wait_until(lambda: [str(one.state) for one in check_ins(app)] == ["succeeded"] * 4, "all reports")
+    ends = [one["path"].split("?")[0] for one in receiver.requests if "/start" not in one["path"]]
+    assert ends == ["/x/fail", "/x"]
+    (skipped,) = [one for one in check_ins(app) if one.outcome_label == "skipped"]
+    assert (
+        app.call("run get", run=skipped.id).attempts[-1].result == "not sent: the end of a later run was sent"
+    )
+
+
+def report_slowly(app: Scheduler, receiver: Receiver, service: Any) -> None:
+    """Run a job that ends while its monitor still reads the start; answer that when the end is to be sent."""
+    answer_now = receiver.answer_now = threading.Event()
+
+    @app.schedule("manual", check_in={"url": f"{receiver.url}/x?create=1", "to": service})
+    def job() -> None:
+        wait_until(lambda: receiver.answer_now is None, "the start to arrive")
+
+    app.start()
+    app.call("schedule run", schedule="job")
+    wait_until(lambda: [one.fence for one in check_ins(app)[:-1]] > [0], "an attempt to report the end")
+    answer_now.set()
+
+
+def check_ins(app: Scheduler) -> list[Any]:
+    """The deliveries to outside monitors, newest first."""
+    return list(app.call("run list", queue="channel.check-in").runs)
+
+
+def test_a_message_cannot_use_the_markup_of_slack() -> None:
+    message = Message(
+        type="run-failed", at=datetime(2026, 3, 10, tzinfo=UTC), namespace="x", sentence="<!all> &"
+    )
+    assert "&lt;!all&gt; &amp;" in slack_text(message)
+
+
+def test_a_header_has_only_ascii_and_keeps_other_characters() -> None:
+    text = header_text("Prüfung " * 30)
+    assert text.isascii()
+    assert "\n" not in text
+    assert str(make_header(decode_header(text))) == "Prüfung " * 30
 
 
 def test_a_message_is_complete_as_text() -> None:

@@ -34,6 +34,8 @@ class Cluster:
         self.reads = 0
         self.outcome: Callable[[], str] = lambda: ""
         self.url = ""
+        self.creation_answered = threading.Event()
+        self.creation_answered.set()
 
     def create(self, job: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         name = job["metadata"]["name"]
@@ -89,6 +91,8 @@ def cluster() -> Iterator[Cluster]:
                 "GET": lambda: found.read(name),
                 "DELETE": lambda: found.delete(name, given),
             }[self.command]()
+            if self.command == "POST":
+                found.creation_answered.wait(30)
             sent = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("content-type", "application/json")
@@ -143,6 +147,19 @@ def test_cancelling_a_run_deletes_its_job(cluster: Cluster, target: PublishTarge
     work, recorder = start_launch(target, job(cluster), key="k2", limit=60)
     wait_until(lambda: cluster.reads > 0)  # the answer to its creation has arrived
     work.stop("no longer wanted")
+    assert recorder.wait() == Cancelled(reason="no longer wanted")
+    assert cluster.deleted == cluster.created
+    assert cluster.jobs == {}
+
+
+def test_a_job_whose_creation_is_answered_after_the_cancel_is_deleted(
+    cluster: Cluster, target: PublishTarget
+) -> None:
+    cluster.creation_answered.clear()
+    work, recorder = start_launch(target, job(cluster), key="k6", limit=60)
+    wait_until(lambda: len(cluster.jobs) == 1)
+    work.stop("no longer wanted")
+    cluster.creation_answered.set()
     assert recorder.wait() == Cancelled(reason="no longer wanted")
     assert cluster.deleted == cluster.created
     assert cluster.jobs == {}

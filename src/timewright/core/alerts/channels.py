@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from datetime import datetime
 from fnmatch import fnmatchcase
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl
 
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
-from timewright.core.alerts.incidents import CheckIn
+from timewright.core.alerts.incidents import LINK_PATTERN, CheckIn, IncidentKind
 from timewright.core.finding import Severity
 from timewright.core.moments import format_instant
 from timewright.errors import InvalidInput
 
-Address = Annotated[str, Meta(min_length=3, max_length=320, pattern=r"^[^\s@]+@[^\s@]+$")]
-# An address, or a reference to the secret that holds it, because a Slack address is a secret.
-Link = Annotated[str, Meta(min_length=1, max_length=2000, pattern=r"^(https?|secret)://\S+$")]
+MAIL_PATTERN = r"^[^\s@]+@[^\s@]+$"
+SECRET_PATTERN = r"^secret://\S+$"  # noqa: S105 - a pattern, not a secret
+Address = Annotated[str, Meta(max_length=320, pattern=MAIL_PATTERN)]
+SecretReference = Annotated[str, Meta(max_length=255, pattern=SECRET_PATTERN)]
+# A Slack address is a secret itself.
+Link = Annotated[str, Meta(min_length=1, max_length=2000, pattern=LINK_PATTERN)]
 Words = Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=255)], ...], Meta(max_length=100)]
+
+Kinds = Annotated[tuple[IncidentKind, ...], Meta(max_length=100)]
+Severities = Annotated[tuple[Severity, ...], Meta(max_length=3)]
 
 INCIDENT_EVENTS = ("incident-opened", "incident-repeated", "incident-closed")
 # Facts that a channel may ask for by name, besides `incident`.
@@ -44,6 +51,7 @@ EVENTS = (
     "budget-low",
 )
 QUEUE_PREFIX = "channel."
+TLS_PORT = 465
 # Where the store keeps the address of its dashboard, for links in messages.
 DASHBOARD_URL = "dashboard_url"
 
@@ -57,7 +65,7 @@ class Webhook(Struct, frozen=True, kw_only=True, tag="webhook", tag_field="kind"
     """A POST with JSON, signed as Standard Webhooks describes it if `secret` names a secret."""
 
     url: Link
-    secret: Annotated[str, Meta(pattern=r"^secret://\S+$", max_length=255)] | None = None
+    secret: SecretReference | None = None
     headers: dict[str, str] = {}
 
 
@@ -71,7 +79,7 @@ class Ntfy(Struct, frozen=True, kw_only=True, tag="ntfy", tag_field="kind", forb
     """A topic of ntfy.sh or of an own server, by its whole URL; `token` is `secret://name`."""
 
     url: Link
-    token: Annotated[str, Meta(pattern=r"^secret://\S+$", max_length=255)] | None = None
+    token: SecretReference | None = None
 
 
 class Email(Struct, frozen=True, kw_only=True, tag="email", tag_field="kind", forbid_unknown_fields=True):
@@ -80,10 +88,10 @@ class Email(Struct, frozen=True, kw_only=True, tag="email", tag_field="kind", fo
     to: Annotated[tuple[Address, ...], Meta(min_length=1, max_length=50)]
     host: Annotated[str, Meta(min_length=1, max_length=255)]
     port: Annotated[int, Meta(ge=1, le=65_535)] = 587
-    tls: Annotated[str, Meta(pattern="^(starttls|tls|off)$")] = "starttls"
+    tls: Literal["starttls", "tls", "off"] = "starttls"
     sender: Address = "timewright@localhost.localdomain"
     user: Annotated[str, Meta(max_length=255)] = ""
-    password: Annotated[str, Meta(pattern=r"^secret://\S+$", max_length=255)] | None = None
+    password: SecretReference | None = None
 
 
 class Command(Struct, frozen=True, kw_only=True, tag="command", tag_field="kind", forbid_unknown_fields=True):
@@ -108,10 +116,20 @@ class Ping(Struct, frozen=True, kw_only=True, tag="ping", tag_field="kind", forb
     """A check-in at an outside monitor."""
 
     check_in: CheckIn
-    status: Annotated[str, Meta(pattern="^(in_progress|ok|failed)$")]
+    status: Literal["in_progress", "ok", "failed"]
 
 
 AnySender = Webhook | Slack | Ntfy | Email | Command | Apprise | Poll
+
+
+_EXAMPLES = {
+    "slack": "slack:https://hooks.slack.com/services/…",
+    "ntfy": "ntfy:https://ntfy.sh/TOPIC",
+    "apprise": "apprise:discord://ID/TOKEN",
+    "command": "command:notify-send",
+    "email": "mailto:ops@example.com?host=smtp.example.com",
+    "mailto": "mailto:ops@example.com?host=smtp.example.com",
+}
 
 
 def parse_sender(raw: Any, *, secret: str = "") -> Any:
@@ -121,35 +139,50 @@ def parse_sender(raw: Any, *, secret: str = "") -> Any:
     kind, _, rest = raw.partition(":")
     if raw == "poll":
         return {"kind": "poll"}
-    if kind in ("slack", "ntfy", "apprise"):
+    if kind in ("slack", "ntfy", "apprise") and rest:
         return {"kind": kind, "url": rest}
-    if kind == "command":
+    if kind == "command" and rest:
         return {"kind": kind, "command": shlex.split(rest)}
     if kind == "mailto":
-        address, _, query = rest.partition("?")
-        options: dict[str, Any] = dict(parse_qsl(query))
-        host, _, port = options.pop("host", "").partition(":")
-        if not host:
-            return raw
-        if "from" in options:
-            options["sender"] = options.pop("from")
-        ports = {"port": int(port)} if port.isdigit() else {}
-        return {"kind": "email", "to": address.split(","), "host": host, **ports, **options}
+        return _parse_mailto(rest) or raw
     if "://" not in raw:
         return raw
     return {"kind": "webhook", "url": raw, **({"secret": secret} if secret else {})}
+
+
+def _parse_mailto(rest: str) -> dict[str, Any] | None:
+    """The sender of `ADDRESS?host=SERVER:PORT&…`; None without a server. A plus sign is no space here."""
+    address, _, query = rest.partition("?")
+    options: dict[str, Any] = dict(parse_qsl(query.replace("+", "%2B")))
+    host, _, port = options.pop("host", "").partition(":")
+    if not host:
+        return None
+    if "from" in options:
+        options["sender"] = options.pop("from")
+    number = port or options.pop("port", "")
+    if number:
+        options["port"] = int(number) if number.isdecimal() else number
+    # Port 465 is the port of TLS from the first byte on, and the other way round.
+    if options.get("port") == TLS_PORT:
+        options.setdefault("tls", "tls")
+    elif options.get("tls") == "tls":
+        options.setdefault("port", TLS_PORT)
+    return {"kind": "email", "to": address.split(","), "host": host, **options}
 
 
 def expand_sender(raw: Any, path: str) -> dict[str, Any]:
     """Return a sender as a mapping with its kind, or refuse it."""
     found = parse_sender(raw)
     if not isinstance(found, dict) or "kind" not in found:
+        shown = str(raw)[:60]
+        is_mail = re.fullmatch(r"(?:mailto:)?[^\s@:?]+@[^\s@:?]+", shown)
+        mail = f"mailto:{shown.removeprefix('mailto:')}?host=smtp.example.com"
         raise InvalidInput(
-            f"{path} {str(raw)[:60]!r} names no receiver",
+            f"{path} {shown!r} " + ("names no mail server" if is_mail else "names no receiver"),
             field=path,
-            value=str(raw)[:60],
+            value=shown,
             rule="a URL, slack:URL, ntfy:URL, mailto:ADDRESS?host=SERVER, command:…, poll, or a mapping",
-            fix="https://example.com/hook",
+            fix=mail if is_mail else _EXAMPLES.get(shown.strip(":"), "https://example.com/hook"),
         )
     return found
 
@@ -162,8 +195,8 @@ class Channel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 
     to: AnySender
     events: Words = ("incident",)
-    kinds: Words = ()
-    severities: Words = ()
+    kinds: Kinds = ()
+    severities: Severities = ()
     schedules: Words = ()
     groups: Words = ()
     link: Annotated[str, Meta(max_length=2000)] = ""

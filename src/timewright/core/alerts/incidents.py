@@ -21,6 +21,8 @@ from timewright.errors import InvalidInput
 
 MIN_LATE = MINUTE
 MIN_SAMPLE = 5
+# An address, or a reference to the secret that holds it.
+LINK_PATTERN = r"^(https?|secret)://\S+$"
 _CLOCK_TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 _DURATIONS = ("late", "no_instance", "queue_age", "instance_gone", "clock", "key_expires", "repeat", "calm")
 
@@ -31,6 +33,10 @@ _SERVICES: dict[str, Service] = {
     "cronitor.link": "cronitor",
     "sentry.io": "sentry",
 }
+IncidentKind = Literal[
+    "failed", "parked", "missed", "late", "no_instance", "not_finished", "slow",
+    "queue_age", "over_budget", "instance_gone", "clock_stepped", "store_full", "key_expiring",
+]  # fmt: skip
 IncidentEvent = Literal["opened", "repeated", "closed"]
 # A finding that keeps coming back must be gone for longer each time, up to this.
 MAX_CALM = DAY
@@ -141,7 +147,7 @@ class CheckIn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     `url` may be `secret://name`. `auto` recognises the service by its host name.
     """
 
-    url: Annotated[str, Meta(min_length=1, max_length=2000, pattern=r"^(https?|secret)://\S+$")]
+    url: Annotated[str, Meta(min_length=1, max_length=2000, pattern=LINK_PATTERN)]
     to: Service = "auto"
 
     def service(self, url: str) -> Service:

@@ -21,6 +21,8 @@ from timewright.errors import TimewrightError
 
 # Fields that Timewright sets, that the file gives, or that are written in their short form.
 WRITTEN_FIELDS = frozenset({*FIELDS_WE_SET, "id", "name", "namespace", "trigger", "target"})
+# Reading them from the class takes as long as decoding a schedule.
+_SCHEDULE_FIELDS = fields(Schedule)
 _NEVER_REFUSING_FLOOR = Floor(action=FloorAction.RAISE)
 
 
@@ -32,10 +34,12 @@ def schedule_fields(schedule: Schedule, *, always: frozenset[str] = frozenset())
     if schedule.preset is not None:
         written["preset"] = schedule.preset
     written |= _fields_that_differ(schedule, _decode_again(schedule, written))
-    if _decode_again(schedule, written) is None:
+    made = _decode_again(schedule, written)
+    if made is None:
         # A schedule that ended before it was made was accepted because its `catch_up` was given.
         written["catch_up"] = schedule.catch_up.value
-    if _decode_again(schedule, written) != schedule:
+        made = _decode_again(schedule, written)
+    if made != schedule:
         # A short form lost something: write the trigger and the target in full.
         rest = {key: value for key, value in written.items() if key in Schedule.__struct_fields__}
         written = {"trigger": encode(schedule.trigger), "target": encode(schedule.target), **rest}
@@ -144,7 +148,7 @@ def _decode_again(schedule: Schedule, written: Mapping[str, Any]) -> Schedule | 
 
 def _fields_that_differ(schedule: Schedule, made: Schedule | None) -> dict[str, Any]:
     """Return the fields that a file has to name, because their default is another value."""
-    names = (field for field in fields(schedule) if field.name not in WRITTEN_FIELDS)
+    names = (field for field in _SCHEDULE_FIELDS if field.name not in WRITTEN_FIELDS)
     # A preset also gives values to the parts of a field, so these are written in full.
     write = _plain if schedule.preset is None else to_json_value
     return {

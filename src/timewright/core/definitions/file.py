@@ -81,7 +81,10 @@ def read_definitions(text: str, *, name: str) -> DefinitionFile:
     except InvalidYaml as error:
         rule = "YAML or JSON without anchors, aliases, tags and duplicate keys"
         raise InvalidInput(
-            f"{name} line {error.line}: {error}", field=name, rule=rule, fix=f"correct line {error.line}"
+            f"{name} line {error.line}: {error}",
+            field=name,
+            rule=rule,
+            fix=error.fix or f"correct line {error.line}",
         ) from None
     if not reader.definitions and reader.owner is None:
         raise input_error(name, text, "has no definitions", rule=_FILE_RULE, fix=_FILE_FIX)

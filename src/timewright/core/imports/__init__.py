@@ -9,7 +9,14 @@ from timewright.core.imports.celery import import_celery
 from timewright.core.imports.crontab import import_crontab, import_system_crontab
 from timewright.core.imports.github_actions import import_github_actions
 from timewright.core.imports.kubernetes import import_kubernetes
-from timewright.core.imports.report import Fidelity, FieldReport, Imported, ImportOptions
+from timewright.core.imports.report import (
+    ENTRY_LOST,
+    Fidelity,
+    FieldReport,
+    Imported,
+    ImportOptions,
+    not_imported,
+)
 from timewright.core.imports.systemd_timers import import_systemd
 from timewright.core.input.decode import decode_schedule
 from timewright.core.input.input_errors import input_error
@@ -45,17 +52,22 @@ def import_files(
     """
     found = IMPORTERS[source](files, options)
     schedules: list[dict[str, Any]] = []
-    fields = list(found.fields)
+    refused: dict[str, FieldReport] = {}
     for draft in found.schedules:
         try:
             _check(draft, now=now)
             schedules.append(draft)
         except TimewrightError as error:
-            note = f"{error.message}; the entry is not imported"
-            report = FieldReport(
-                entry=draft["name"], field=error.field or "", status=Fidelity.LOST, note=note
-            )
-            fields.append(report)
+            note = f"{error.message}; {ENTRY_LOST}"
+            name = draft["name"]
+            refused[name] = FieldReport(entry=name, field=error.field or "", status=Fidelity.LOST, note=note)
+    if not found.schedules and not any(ENTRY_LOST in one.note for one in found.fields):
+        shown = ", ".join(files)
+        rule, fix = "at least one schedule", f"a file of {source} with schedules"
+        raise input_error("file", shown, "has no schedule", rule=rule, fix=fix)
+    fields = [one for one in found.fields if one.entry not in refused]
+    for name, reason in refused.items():
+        fields += [reason, *not_imported(one for one in found.fields if one.entry == name)]
     return Imported(schedules=tuple(schedules), fields=tuple(fields))
 
 

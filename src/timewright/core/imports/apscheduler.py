@@ -209,17 +209,18 @@ def _add_function(entry: Entry, job: Mapping[str, Any]) -> None:
         entry.kept("kwargs", args, "arguments of the call")
     name = path.rpartition(":")[2] or path
     target = {"kind": "call", "name": name, **({"args": args} if args else {})}
-    note = f"call {name}: register the function under this name (@app.function, or --app)"
+    note = f"call {name}: register the function under this name (@app.task, in the program of --app)"
     entry.translated("function", path, note, target=target)
 
 
 def _add_policies(entry: Entry, job: Mapping[str, Any]) -> None:
     runs = job.get("max_instances")
     overlap = "skip" if runs == 1 else "allow"
-    if runs in (1, None):
-        entry.translated("max_instances", runs, f"overlap: {overlap}")
+    if isinstance(runs, int) and runs > 1:
+        note = "overlap: allow, with max_running; a further occurrence waits, where APScheduler skips it"
+        entry.translated("max_instances", runs, note, max_running=runs)
     else:
-        entry.lost("max_instances", runs, "overlap: allow, without a number; a limit can set one")
+        entry.translated("max_instances", runs, f"overlap: {overlap}")
     coalesce = str(job.get("coalesce", "latest"))
     catch_up = "all" if coalesce == "all" else "last"
     if coalesce == "earliest":

@@ -8,27 +8,27 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-from msgspec import Struct
-
-from timewright.core.imports.cron_text import cron_problem, normalize_fields
+from timewright.core.imports.celery_entries import (
+    CRONTAB_FIELDS,
+    NotLiteral,
+    add_crontab,
+    add_schedule,
+    add_task,
+    read_expression,
+)
 from timewright.core.imports.report import Entry, Imported, ImportOptions, clean_name, collect
 from timewright.core.input.input_errors import input_error
-from timewright.core.moments import format_duration
 
 _RULE = "a Python file that assigns beat_schedule, or the JSON of `manage.py dumpdata django_celery_beat`"
 _SCHEDULES = ("beat_schedule", "CELERY_BEAT_SCHEDULE", "CELERYBEAT_SCHEDULE")
 _ZONES = ("timezone", "CELERY_TIMEZONE", "TIME_ZONE")
 _BROKERS = ("broker_url", "BROKER_URL", "CELERY_BROKER_URL")
-CRONTAB_FIELDS = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
-# The order of the positional arguments of `crontab`.
-_POSITIONAL = ("minute", "hour", "day_of_week", "day_of_month", "month_of_year")
 DEFAULT_BROKER = "redis://localhost:6379/0"
-_OPTIONS = ("queue", "priority", "expires")
 _PERIODS = {
     "days": timedelta(days=1),
     "hours": timedelta(hours=1),
@@ -60,7 +60,7 @@ def _from_dump(file: str, text: str, options: ImportOptions) -> list[Entry]:
         rows = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise input_error(file, text, f"is not JSON: {error}", rule=_RULE, fix="dump it again") from None
-    return django_entries(file, rows, zone=options.zone, broker=DEFAULT_BROKER)
+    return django_entries(file, rows, zone=_default_zone(options), broker=DEFAULT_BROKER)
 
 
 def _from_python(file: str, text: str, options: ImportOptions) -> list[Entry]:
@@ -71,9 +71,8 @@ def _from_python(file: str, text: str, options: ImportOptions) -> list[Entry]:
         raise input_error(
             f"{file}:{line}", text, f"is not Python: {error}", rule=_RULE, fix="correct it"
         ) from None
-    assigned = _assignments(module)
-    found = next((assigned[name] for name in _SCHEDULES if name in assigned), None)
-    if not isinstance(found, ast.Dict):
+    pairs = list(_pairs(module))
+    if not any(name is not None for name, _ in pairs):
         raise input_error(
             file,
             text,
@@ -81,31 +80,88 @@ def _from_python(file: str, text: str, options: ImportOptions) -> list[Entry]:
             rule=_RULE,
             fix="app.conf.beat_schedule = {…}",
         )
-    zone = _literal(next((assigned[name] for name in _ZONES if name in assigned), None)) or options.zone
+    assigned = _assignments(module)
+    zone = _literal(next((assigned[name] for name in _ZONES if name in assigned), None))
     broker = _literal(next((assigned[name] for name in _BROKERS if name in assigned), None))
-    entries = [_settings(file, zone=zone, is_zone_given=zone != options.zone, broker=broker)]
-    for key, value in zip(found.keys, found.values, strict=True):
-        place = f"{file}:{value.lineno}"
-        name = _literal(key)
-        if not name or not isinstance(value, ast.Dict):
-            raise input_error(
-                place,
-                ast.unparse(value)[:60],
-                "is not an entry",
-                rule="a name and a dictionary",
-                fix="'poll': {'task': 'app.poll', 'schedule': 60.0}",
-            )
-        entries.append(_entry(name, value, place, zone=zone, broker=broker_without_password(broker)))
-    return entries
+    settings = _settings(file, zone=zone, default=_default_zone(options), broker=broker)
+    address, used_zone = broker_without_password(broker), zone or _default_zone(options)
+    return [settings, *(_from_pair(one, file, zone=used_zone, broker=address) for one in pairs)]
 
 
-def _settings(file: str, *, zone: str, is_zone_given: bool, broker: str) -> Entry:
+def _default_zone(options: ImportOptions) -> str:
+    """Return the zone of crontabs that name none: Celery takes UTC, not that of the machine."""
+    return options.zone if options.is_zone_given else "UTC"
+
+
+def _pairs(module: ast.Module) -> Iterator[tuple[str | None, ast.expr]]:
+    """Return what a file adds to beat_schedule: a name, None if it is not known, and the value."""
+    nodes = [one for one in ast.walk(module) if isinstance(one, ast.stmt | ast.Call)]
+    for node in sorted(nodes, key=lambda one: (one.lineno, one.col_offset)):
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Subscript) and _last_name(target.value) in _SCHEDULES:
+                    yield _literal(target.slice) or None, node.value
+                elif _last_name(target) in _SCHEDULES:
+                    yield from _dictionary(node.value)
+        elif isinstance(node, ast.Call) and _last_name(node.func) == "add_periodic_task":
+            given = next((_literal(word.value) for word in node.keywords if word.arg == "name"), "")
+            yield given or ast.unparse(node.args[1] if len(node.args) > 1 else node)[:60], node
+        elif (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "update"
+        ):
+            added = [pair for one in _arguments(node) for pair in _dictionary(one)]
+            is_schedule = _last_name(node.func.value) in _SCHEDULES
+            for name, value in added:
+                if is_schedule:
+                    yield name, value
+                elif name in _SCHEDULES:
+                    yield from _dictionary(value)
+
+
+def _arguments(call: ast.Call) -> list[ast.expr]:
+    """Return the arguments of `update`, those by keyword as one dictionary."""
+    words = [word for word in call.keywords if word.arg]
+    named = ast.Dict(keys=[ast.Constant(word.arg) for word in words], values=[word.value for word in words])
+    return [*call.args, named] if words else list(call.args)
+
+
+def _dictionary(node: ast.expr) -> list[tuple[str | None, ast.expr]]:
+    """Return the pairs of `{…}` or `dict(…)`; of anything else one pair without a name."""
+    if isinstance(node, ast.Call) and _last_name(node.func) == "dict" and not node.args:
+        return [(word.arg, word.value) for word in node.keywords]
+    if not isinstance(node, ast.Dict):
+        return [(None, node)]
+    return [(_literal(key) or None, value) for key, value in zip(node.keys, node.values, strict=True)]
+
+
+def _last_name(node: ast.expr) -> str:
+    return str(getattr(node, "attr", None) or getattr(node, "id", ""))
+
+
+def _from_pair(pair: tuple[str | None, ast.expr], file: str, *, zone: str, broker: str) -> Entry:
+    name, node = pair
+    place = f"{file}:{node.lineno}"
+    if name is not None and isinstance(node, ast.Dict):
+        return _entry(name, node, place, zone=zone, broker=broker)
+    text = ast.unparse(node)[:60]
+    entry = Entry(clean_name(name or text, fallback="task"), place=place)
+    if isinstance(node, ast.Call) and _last_name(node.func) == "add_periodic_task":
+        fix = "write it as an entry of beat_schedule"
+        entry.lose_entry(
+            "add_periodic_task", text, f"the name of its task is only known when the program runs; {fix}"
+        )
+    else:
+        entry.lose_entry("beat_schedule", text, f"{text} is only known when the program runs")
+    return entry
+
+
+def _settings(file: str, *, zone: str, default: str, broker: str) -> Entry:
     entry = Entry(file.rpartition("/")[2], place=file)
-    entry.is_lost = True
-    note = (
-        "the zone of crontab schedules" if is_zone_given else "the file names no timezone; Celery takes UTC"
-    )
-    (entry.kept if is_zone_given else entry.translated)("timezone", zone, note)
+    entry.is_report_only = True
+    if zone:
+        entry.kept("timezone", zone, "the zone of crontab schedules")
+    else:
+        entry.translated("timezone", default, "the file names no timezone; Celery takes UTC")
     if not broker:
         entry.lose_setting("broker_url", f"not in the file; {DEFAULT_BROKER} is used, change target.url")
     elif broker_without_password(broker) != broker:
@@ -157,11 +213,11 @@ def _assignments(module: ast.Module) -> dict[str, ast.expr]:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:
-                found[str(getattr(target, "attr", None) or getattr(target, "id", ""))] = node.value
+                found[_last_name(target)] = node.value
         elif isinstance(node, ast.Call) and re.search(
             r"\.update$|^Celery$|\.Celery$", ast.unparse(node.func)
         ):
-            found |= {word.arg: word.value for word in node.keywords if word.arg}
+            found |= {name: value for one in _arguments(node) for name, value in _dictionary(one) if name}
             if "broker" in found:
                 found.setdefault("broker_url", found["broker"])
     return found
@@ -169,9 +225,6 @@ def _assignments(module: ast.Module) -> dict[str, ast.expr]:
 
 def _literal(node: ast.expr | None) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-
-
-# ------------------------------------------------------------------------- a dump of django-celery-beat
 
 
 def django_entries(file: str, rows: Any, *, zone: str, broker: str) -> list[Entry]:
@@ -262,125 +315,3 @@ def _json(entry: Entry, field: str, fields: Mapping[str, Any]) -> Any:
     except ValueError:
         entry.lose_entry(field, text, "not JSON")
         return None
-
-
-# -------------------------------------------------------------------------------------------- schedules
-
-
-class NotLiteral(ValueError):
-    """An expression that is not a literal, or a call that this importer does not know."""
-
-
-class CeleryCall(Struct, frozen=True):
-    """A call such as `crontab(hour=3)`, not executed: its name and arguments."""
-
-    name: str
-    args: tuple[Any, ...]
-    fields: dict[str, Any]
-
-
-def read_expression(node: ast.expr) -> Any:
-    """Return the value of a literal, a `timedelta`, or a call; nothing is executed."""
-    if isinstance(node, ast.Dict):
-        if any(key is None for key in node.keys):
-            raise NotLiteral("** is only known when the program runs")
-        keys = [read_expression(key) for key in node.keys if key is not None]
-        return dict(zip(keys, (read_expression(value) for value in node.values), strict=True))
-    if isinstance(node, ast.List | ast.Tuple | ast.Set):
-        return [read_expression(one) for one in node.elts]
-    if isinstance(node, ast.Call):
-        return _read_call(node)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        left, right = read_expression(node.left), read_expression(node.right)
-        if isinstance(left, int | float) and isinstance(right, int | float):
-            return left * right
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, MemoryError, RecursionError):
-        raise NotLiteral(f"{ast.unparse(node)[:60]} is only known when the program runs") from None
-
-
-def _read_call(node: ast.Call) -> Any:
-    name = ast.unparse(node.func).rpartition(".")[2]
-    args = tuple(read_expression(one) for one in node.args)
-    fields = {word.arg or "**": read_expression(word.value) for word in node.keywords}
-    if name == "timedelta":
-        try:
-            return timedelta(*args, **fields)
-        except (TypeError, OverflowError) as error:
-            raise NotLiteral(f"not a timedelta: {error}") from None
-    if name in ("crontab", "schedule", "solar", "clocked"):
-        return CeleryCall(name, args, fields)
-    if name in ("set", "list", "tuple", "range") and all(isinstance(one, int) for one in args) and args:
-        return list(range(*args)) if name == "range" else list(args)
-    raise NotLiteral(f"{name}(…) is only known when the program runs")
-
-
-def add_schedule(entry: Entry, value: Any, *, zone: str, relative: bool = False) -> None:
-    """Add the trigger of an entry."""
-    if isinstance(value, CeleryCall) and value.name == "schedule":
-        fields = {**dict(zip(("run_every", "relative"), value.args, strict=False)), **value.fields}
-        relative = relative or bool(fields.get("relative"))
-        value = fields.get("run_every")
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        value = timedelta(seconds=value)
-    if isinstance(value, timedelta):
-        interval = format_duration(value)
-        trigger: dict[str, Any] = {"kind": "every", "interval": interval}
-        note = "every, in steps from the creation of the schedule"
-        if relative and value >= timedelta(seconds=1):
-            trigger["anchor"] = "2000-01-01T00:00:00Z"
-            note = "every, in steps from a full hour, because it is relative"
-        entry.translated("schedule", interval, note, trigger=trigger)
-    elif isinstance(value, CeleryCall) and value.name == "crontab":
-        given = {**dict(zip(_POSITIONAL, value.args, strict=False)), **value.fields}
-        add_crontab(entry, given, zone=zone, field="schedule")
-    elif isinstance(value, CeleryCall):
-        entry.lose_entry("schedule", value.name, f"Timewright has no {value.name} trigger")
-    else:
-        entry.lose_entry("schedule", value, "not a schedule that this importer knows")
-
-
-def add_crontab(entry: Entry, given: Mapping[str, Any], *, zone: str, field: str) -> None:
-    """Add a cron trigger from the fields of a Celery crontab, where all fields must match."""
-    texts = [_field_text(given.get(name, "*")) for name in CRONTAB_FIELDS]
-    expression, notes = normalize_fields(texts, and_days=True)
-    if problem := cron_problem(expression, zone=zone):
-        entry.lose_entry(field, " ".join(texts), problem)
-        return
-    trigger = {"kind": "cron", "expression": expression, "zone": zone}
-    note = "; ".join([f"cron {expression}", *notes])
-    entry.translated(field, " ".join(texts), note, trigger=trigger)
-    entry.lose_unknown(given, CRONTAB_FIELDS, prefix=f"{field}.")
-
-
-def add_task(entry: Entry, task: str, args: Any, kwargs: Any, options: Any, *, broker: str) -> None:
-    """Add the target that sends the task, and report the options of the message."""
-    entry.kept("task", task)
-    payload = list(args) if args else dict(kwargs) if kwargs else None
-    if args and kwargs:
-        entry.lose_entry("args", list(args), "positional and keyword arguments together; give all by keyword")
-        return
-    if payload is not None:
-        entry.kept("args" if args else "kwargs", payload, "the payload")
-    sent: dict[str, Any] = {}
-    for key, value in (options if isinstance(options, Mapping) else {}).items():
-        if key == "expires" and hasattr(value, "total_seconds"):
-            value = value.total_seconds()  # noqa: PLW2901 - the same value as a number
-        if key in _OPTIONS and isinstance(value, str | int | float):
-            entry.kept(f"options.{key}", value)
-            sent[key] = value
-        else:
-            entry.lost(f"options.{key}", value, f"of a message, only {', '.join(_OPTIONS)} can be set")
-    target: dict[str, Any] = {"kind": "publish", "to": "celery", "url": broker, "name": task}
-    target |= {"payload": payload} if payload is not None else {}
-    entry.definition |= {"target": {**target, **({"options": sent} if sent else {})}}
-    policies = {"overlap": "allow", "catch_up": "last", "catch_up_window": None, "retry": {"max_attempts": 1}}
-    note = "beat sends an overdue task once when it starts, and does not wait: catch_up: last, overlap: allow"
-    entry.translated("(behaviour)", "", note, **policies)
-
-
-def _field_text(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return ",".join(str(one) for one in sorted(value, key=str))
-    return str(value).replace(" ", "")

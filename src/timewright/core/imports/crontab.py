@@ -12,15 +12,22 @@ from timewright.core.imports.report import (
     ImportOptions,
     clean_name,
     collect,
+    shell_target,
 )
 from timewright.core.input.input_errors import input_error
+from timewright.core.target import may_set_variable
 
+# What FreeBSD and Debian know beyond the usual shorthands.
+_EVERY_WORDS = {"@every_minute": "* * * * *", "@every_second": "@every 1s"}
 SHORTHANDS = ("@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually")
 _ASSIGNMENT = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z_][A-Za-z0-9_]*))\s*=\s*(.*?)\s*""")
 _FIELDS = re.compile(r"\s*(-?)((?:\S+\s+){5})(.+)")
 _NICKNAME = re.compile(r"\s*(-?)(@\w+)\s+(.+)")
 _EVERY = re.compile(r"\s*(-?)@every\s+(\S+)\s+(.+)", re.IGNORECASE)
-_USER = re.compile(r"([A-Za-z_][A-Za-z0-9_.$-]*)\s+(.+)")
+# FreeBSD writes user:group/class.
+_USER = re.compile(r"([A-Za-z_][\w.$-]*(?::[\w./-]+)?)\s+(.+)")
+# Comments that say nothing about the line after them: a disabled line, and the heading of the columns.
+_NO_DESCRIPTION = re.compile(r"[\d*@-]\S*(?:\s+[\w*/,~-]+){4}\s.*|@\w+\s.*|m\s+h\s+dom.*")
 _RULE = "comments, NAME=value, or a time and a command"
 # Words before the program, which say nothing about it.
 _WRAPPERS = frozenset(
@@ -72,7 +79,7 @@ class _Crontab:
     def read(self, text: str) -> Iterator[Entry]:
         """Read all lines; variables become entries that only report."""
         defaults = Entry(self.name, place=self.name)
-        defaults.is_lost = True
+        defaults.is_report_only = True
         defaults.translated("(zone)", self.zone, "the zone of the schedules; a crontab does not name it")
         note = "cron repeats nothing it missed, starts a run beside a running one and does not retry"
         defaults.translated("(behaviour)", "catch_up, overlap, retry", note)
@@ -82,7 +89,8 @@ class _Crontab:
             stripped = line.strip()
             if not stripped or stripped.startswith("#"):
                 comment = stripped.lstrip("#").strip()
-                self.comment = [*self.comment, comment] if comment else []
+                is_text = comment and not _NO_DESCRIPTION.fullmatch(comment)
+                self.comment = [*self.comment, comment] if is_text else []
                 continue
             assigned = _ASSIGNMENT.fullmatch(line)
             if assigned is not None:
@@ -97,7 +105,7 @@ class _Crontab:
         if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
             value = value[1:-1]
         setting = Entry(self.name, place=place)
-        setting.is_lost = True
+        setting.is_report_only = True
         if name in _MAIL and (name != "MAILTO" or value):
             setting.lost(name, value, _MAIL[name])
         elif name == "MAILTO":
@@ -112,10 +120,14 @@ class _Crontab:
         elif name == "RANDOM_DELAY" and value.isdigit():
             self.jitter = f"{int(value)}m" if int(value) else ""
             setting.translated(name, value, "jitter of the schedules below it")
+        elif not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+            setting.lost(name, value, "the name of a variable has letters, digits and _")
         else:
             self.variables[name] = value
-            note = "cron does not expand variables in it, nor does Timewright" if "$" in value else ""
-            setting.kept(name, value, note or "a variable of the commands below it")
+            note = "a variable of the commands below it"
+            note += "" if may_set_variable(name) else ", set by env, because a target may not set it"
+            note += "; cron does not expand variables in it, nor does Timewright" if "$" in value else ""
+            (setting.kept if may_set_variable(name) else setting.translated)(name, value, note)
         yield setting
 
     def _check_zone(self, zone: str, place: str) -> None:
@@ -152,7 +164,7 @@ class _Crontab:
         return entry
 
     def _add_time(self, entry: Entry, when: str, place: str, line: str) -> None:
-        word = when.lower()
+        word = _EVERY_WORDS.get(when.lower(), when.lower())
         if word == "@reboot":
             note = "run_at_start: it runs when an instance starts, which is not only at boot"
             entry.translated("time", when, note, trigger={"kind": "manual"}, run_at_start=True)
@@ -161,9 +173,9 @@ class _Crontab:
             entry.lose_entry("time", when, f"not one of {', '.join((*SHORTHANDS, '@reboot'))}")
             return
         if word.startswith("@every "):
-            entry.kept("time", when, trigger={"kind": "every", "interval": when.split()[1]})
+            entry.kept("time", when, trigger={"kind": "every", "interval": word.split()[1]})
             return
-        text = word if word in SHORTHANDS else when
+        text = word if when.startswith("@") else when
         # Vixie's rule: where a day field begins with `*`, both day fields must match.
         starred = any(day.startswith("*") for day in text.split()[2::2])
         if problem := add_cron(entry, "time", text, zone=self.zone, and_days=starred):
@@ -181,16 +193,17 @@ class _Crontab:
             while mark in stdin.splitlines():
                 mark += "_"
             script = f"{{ {text}\n}} <<'{mark}'\n{stdin}\n{mark}"
-        target: dict[str, object] = {"kind": "shell", "command": [self.shell, "-c", script]}
-        if self.variables:
-            target["env"] = dict(self.variables)
+        target = shell_target([self.shell, "-c", script], self.variables)
         if "HOME" in self.variables:
             target["cwd"] = self.variables["HOME"]
         if stdin is not None:
             entry.translated("%", raw, "the text after % is the standard input, as a here-document")
         elif text != raw:
             entry.translated("%", raw, r"\% is a plain % here")
-        entry.kept("command", text, f"run by {self.shell} -c, as cron does", target=target)
+        note = f"run by {self.shell} -c, as cron does"
+        if not self.has_user and raw.startswith("root "):
+            note += "; if root is a user and not a program, import the file as system-crontab"
+        entry.kept("command", text, note, target=target)
 
 
 def _split(line: str, place: str) -> tuple[str, str, str]:
@@ -218,6 +231,9 @@ def _name_of(command: str) -> str:
     """Return a name from the first program of a command, without its path and suffix."""
     for part in re.split(r"&&|\|\||[;|]", command):
         words = [word for word in part.split() if not re.match(r"[A-Za-z_]\w*=|-", word)]
+        if words[:1] == ["flock"]:
+            # The first argument is the lock.
+            words = words[2:]
         for word in words:
             base = word.strip("\"'(){}").rpartition("/")[2]
             if base and base not in _WRAPPERS and not base.isdigit() and part.split()[0] not in _SETUP:

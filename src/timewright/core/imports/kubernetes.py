@@ -62,6 +62,9 @@ def _entry(document: Mapping[str, Any], place: str) -> Entry:
     if document["kind"] != "CronJob":
         entry.lose_entry("kind", document["kind"], "only CronJobs are schedules")
         return entry
+    if not str(document.get("apiVersion", "batch/v1")).startswith("batch/"):
+        entry.lose_entry("apiVersion", document["apiVersion"], "only CronJobs of batch/v1 are known")
+        return entry
     if not isinstance(spec.get("schedule"), str) or not isinstance(spec.get("jobTemplate"), Mapping):
         rule = "spec.schedule and spec.jobTemplate"
         raise input_error(f"{place} spec", spec, "is not the spec of a CronJob", rule=rule, fix=_FIX)
@@ -73,6 +76,8 @@ def _entry(document: Mapping[str, Any], place: str) -> Entry:
     history = ("successfulJobsHistoryLimit", "failedJobsHistoryLimit")
     entry.lose_unknown(spec, (*known, *history), prefix="spec.")
     entry.lose_unknown(document, _TOP)
+    if document.get("status"):
+        entry.lost("status", document["status"], "history is not imported; what was due before is not run")
     return entry
 
 
@@ -125,15 +130,8 @@ def _add_policies(entry: Entry, spec: Mapping[str, Any]) -> None:
         note = f"overlap: {_OVERLAPS[policy]}; a run lasts as long as its Job, because of wait: true"
         entry.kept("spec.concurrencyPolicy", policy, note)
     entry.definition["overlap"] = _OVERLAPS.get(policy, "allow")
-    deadline = spec.get("startingDeadlineSeconds")
     entry.definition |= {"catch_up": "last", "catch_up_window": None}
-    if isinstance(deadline, int) and deadline > 0:
-        window = duration_text(deadline)
-        note = "catch_up: last within this window"
-        entry.translated("spec.startingDeadlineSeconds", deadline, note, catch_up_window=window)
-    else:
-        note = "after downtime Kubernetes starts the last missed Job, however late: catch_up: last"
-        entry.translated("spec.startingDeadlineSeconds", "not set", note)
+    _add_deadline(entry, spec.get("startingDeadlineSeconds"))
     if spec.get("suspend"):
         entry.lose_pause("spec.suspend", True)
     elif "suspend" in spec:
@@ -142,6 +140,20 @@ def _add_policies(entry: Entry, spec: Mapping[str, Any]) -> None:
         if key in spec:
             note = "history is kept as long as the setting keep_history says"
             entry.lost(f"spec.{key}", spec[key], note)
+
+
+def _add_deadline(entry: Entry, deadline: Any) -> None:
+    field = "spec.startingDeadlineSeconds"
+    if deadline is None:
+        note = "after downtime Kubernetes starts the last missed Job, however late: catch_up: last"
+        entry.translated(field, "not set", note)
+    elif isinstance(deadline, bool) or not isinstance(deadline, int) or deadline < 0:
+        entry.lost(field, deadline, "not a number of seconds; catch_up: last, without a window")
+    elif deadline == 0:
+        entry.translated(field, deadline, "catch_up: none", catch_up="none")
+    else:
+        window = duration_text(deadline)
+        entry.translated(field, deadline, "catch_up: last within this window", catch_up_window=window)
 
 
 def _add_job(entry: Entry, metadata: Mapping[str, Any], template: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
@@ -14,9 +14,11 @@ from msgspec.structs import replace
 from timewright.core.input.input_errors import input_error, show_value
 from timewright.core.input.strict_yaml import InvalidYaml, YamlItem, read_yaml_documents
 from timewright.core.moments import format_duration
+from timewright.core.target import may_set_variable
 
 MAX_ENTRIES = 10_000
 MAX_NAME_CHARS = 100
+ENTRY_LOST = "the entry is not imported"
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9._-]+")
 
 
@@ -51,9 +53,13 @@ class Imported(Struct, frozen=True, kw_only=True):
 
 
 class ImportOptions(Struct, frozen=True, kw_only=True):
-    """What a source does not say itself: its time zone, and the repository of a GitHub workflow."""
+    """What a source does not say itself: its time zone, and the repository of a GitHub workflow.
+
+    `zone` is the one that the user names, else that of the machine: cron and systemd use it. Celery uses UTC.
+    """
 
     zone: str = "UTC"
+    is_zone_given: bool = False
     repository: str = ""
 
 
@@ -66,6 +72,7 @@ class Entry:
         self.definition: dict[str, Any] = {}
         self.reports: list[FieldReport] = []
         self.is_lost = False
+        self.is_report_only = False
 
     def kept(self, field: str, value: Any, note: str = "", /, **definition: Any) -> None:
         """Report a field as taken over, and set fields of the definition."""
@@ -81,12 +88,12 @@ class Entry:
 
     def lose_entry(self, field: str, value: Any, note: str) -> None:
         """Report a field without which the schedule cannot be expressed; it is left out of the file."""
-        self.lost(field, value, f"{note}; the entry is not imported")
+        self.lost(field, value, f"{note}; {ENTRY_LOST}")
         self.is_lost = True
 
     def lose_setting(self, field: str, note: str) -> None:
         """Report a setting that the source does not have; the entry only reports."""
-        self.is_lost = True
+        self.is_report_only = True
         self.lost(field, "not set", note)
 
     def lose_pause(self, field: str, value: bool) -> None:
@@ -111,15 +118,22 @@ class Entry:
 
 
 def collect(entries: Iterable[Entry]) -> Imported:
-    """Return the import of several entries; names that occur twice get a number."""
+    """Return the import of several entries; names that occur twice get a number.
+
+    All fields of an entry that is not imported are lost, also those that could be expressed.
+    """
+    given = list(entries)
+    used: set[str] = set()
+    # Imported entries first: one that is lost must not take the name of one that is not.
+    ranked = sorted(given, key=lambda one: one.is_lost)
+    names = {id(one): one.name if one.is_report_only else _unique(one.name, used) for one in ranked}
     schedules: list[dict[str, Any]] = []
     fields: list[FieldReport] = []
-    used: set[str] = set()
-    for entry in entries:
-        name = entry.name if entry.is_lost else _unique(entry.name, used)
-        fields += [replace(one, entry=name) for one in entry.reports]
-        if not entry.is_lost:
-            schedules.append({"name": name, **entry.definition})
+    for entry in given:
+        reports = [replace(one, entry=names[id(entry)]) for one in entry.reports]
+        fields += not_imported(reports) if entry.is_lost else reports
+        if not (entry.is_lost or entry.is_report_only):
+            schedules.append({"name": names[id(entry)], **entry.definition})
     if len(schedules) > MAX_ENTRIES:
         raise input_error(
             "file",
@@ -129,6 +143,15 @@ def collect(entries: Iterable[Entry]) -> Imported:
             fix="split the file",
         )
     return Imported(schedules=tuple(schedules), fields=tuple(fields))
+
+
+def not_imported(reports: Iterable[FieldReport]) -> list[FieldReport]:
+    """Return the reports of an entry that is not imported: each field is lost, whatever it was."""
+    return [
+        one if one.status is Fidelity.LOST else replace(one, status=Fidelity.LOST, note=ENTRY_LOST)
+        for one in reports
+        if not one.field.startswith("(") or one.status is Fidelity.LOST
+    ]
 
 
 def read_documents(file: str, text: str, *, rule: str) -> list[tuple[str, Any]]:
@@ -143,13 +166,22 @@ def read_documents(file: str, text: str, *, rule: str) -> list[tuple[str, Any]]:
         read_yaml_documents(text, add)
     except InvalidYaml as error:
         place = f"{file}:{error.line}"
-        raise input_error(place, text, str(error), rule=rule, fix=f"correct line {error.line}") from None
+        fix = error.fix or f"correct line {error.line}"
+        raise input_error(place, text, str(error), rule=rule, fix=fix) from None
     return found
 
 
 def clean_name(text: str, *, fallback: str) -> str:
     """Return a schedule name from any text: lower case, with `-` for everything unusual."""
     return _NOT_IN_NAMES.sub("-", text.lower()).strip("-.")[:MAX_NAME_CHARS].strip("-.") or fallback
+
+
+def shell_target(command: Sequence[str], variables: Mapping[str, str]) -> dict[str, Any]:
+    """Return a shell target; variables that a target may not set, such as PATH, are set by `env`."""
+    env = {name: value for name, value in variables.items() if may_set_variable(name)}
+    rest = [f"{name}={value}" for name, value in variables.items() if name not in env]
+    words = ["/usr/bin/env", *rest, *command] if rest else list(command)
+    return {"kind": "shell", "command": words, **({"env": env} if env else {})}
 
 
 def duration_text(seconds: float) -> str:

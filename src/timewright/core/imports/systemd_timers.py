@@ -15,6 +15,7 @@ from timewright.core.imports.report import (
     clean_name,
     collect,
     duration_text,
+    shell_target,
 )
 from timewright.core.input.input_errors import input_error
 
@@ -45,7 +46,11 @@ _AT_START = ("OnBootSec", "OnStartupSec", "OnActiveSec")
 
 def import_systemd(files: Mapping[str, str], options: ImportOptions) -> Imported:
     """Import timers; a service that is given too supplies the command, else the unit is started by name."""
-    units = {name.rpartition("/")[2]: _read_unit(name, text) for name, text in files.items()}
+    units: dict[str, Unit] = {}
+    # Drop-ins (NAME.timer.d/*.conf) come after the unit that they change, in the order of their names.
+    for name, text in sorted(files.items(), key=lambda one: (_is_drop_in(one[0]), one[0])):
+        unit = name.split("/")[-2].removesuffix(".d") if _is_drop_in(name) else name.rpartition("/")[2]
+        _read_unit(name, text, units.setdefault(unit, {}))
     timers = [name for name, unit in units.items() if "Timer" in unit]
     if not timers:
         found = ", ".join(units) or "no file"
@@ -53,13 +58,19 @@ def import_systemd(files: Mapping[str, str], options: ImportOptions) -> Imported
     return collect([_timer(name, units, options) for name in timers])
 
 
-def _read_unit(name: str, text: str) -> Unit:
-    """Read a unit file; a key may occur several times, and an empty value clears the earlier ones."""
-    unit: Unit = {}
+def _is_drop_in(name: str) -> bool:
+    return re.search(r"\.(timer|service)\.d/[^/]+$", name) is not None
+
+
+def _read_unit(name: str, text: str, unit: Unit) -> None:
+    """Read a file into a unit; a key may occur several times, and an empty value clears the earlier ones."""
     section: dict[str, list[str]] | None = None
-    lines = enumerate(re.sub(r"\\\n", "  ", text).splitlines(), start=1)
-    for number, line in lines:
-        stripped = line.strip()
+    joined = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.endswith("\\") and line.lstrip()[:1] not in ("#", ";"):
+            joined += line[:-1].strip() + " "
+            continue
+        stripped, joined = (joined + line.strip()).strip(), ""
         if not stripped or stripped[0] in "#;":
             continue
         header = _SECTION.fullmatch(stripped)
@@ -76,13 +87,15 @@ def _read_unit(name: str, text: str) -> Unit:
             values.append(value.strip())
         else:
             values.clear()
-    return unit
 
 
 def _timer(name: str, units: Mapping[str, Unit], options: ImportOptions) -> Entry:
     unit = units[name]
     stem = name.removesuffix(".timer")
     entry = Entry(clean_name(stem, fallback="timer"), place=name)
+    if stem.endswith("@"):
+        note = f"a template; copy the file to {stem}INSTANCE.timer, and write the instance instead of %i"
+        entry.lose_entry("(name)", name, note)
     timer = {key: values for key, values in unit["Timer"].items() if values}
     _add_triggers(entry, timer, options)
     _add_policies(entry, timer)
@@ -94,17 +107,21 @@ def _timer(name: str, units: Mapping[str, Unit], options: ImportOptions) -> Entr
     known = {*_LOST, *_RELATIVE, *_AT_START, "OnCalendar", "Unit", "Persistent", "AccuracySec"}
     known |= {"RandomizedDelaySec", "RandomizedOffsetSec", "FixedRandomDelay"}
     _lose(entry, timer, known, prefix="Timer.")
-    for section in unit:
-        if section not in ("Timer", "Unit", "Install"):
-            entry.lost(section, list(unit[section]), "not a section that this importer knows")
-    for key, values in unit.get("Install", {}).items():
-        if key in ("WantedBy", "RequiredBy", "Also", "Alias"):
-            entry.translated(
-                f"Install.{key}", values[-1] if values else "", "a schedule is active once applied"
-            )
-        else:
-            entry.lost(f"Install.{key}", values[-1] if values else "", "not a field that this importer knows")
+    _add_sections(entry, unit, "Timer")
     return entry
+
+
+def _add_sections(entry: Entry, unit: Unit, own: str, *, prefix: str = "") -> None:
+    """Report the sections of a unit beside `[Unit]` and its own."""
+    for section in unit:
+        if section not in (own, "Unit", "Install"):
+            entry.lost(prefix + section, list(unit[section]), "not a section that this importer knows")
+    for key, values in unit.get("Install", {}).items():
+        field, value = f"{prefix}Install.{key}", values[-1] if values else ""
+        if key in ("WantedBy", "RequiredBy", "Also", "Alias"):
+            entry.translated(field, value, "a schedule is active once applied")
+        else:
+            entry.lost(field, value, "not a field that this importer knows")
 
 
 def _add_triggers(entry: Entry, timer: Mapping[str, list[str]], options: ImportOptions) -> None:
@@ -173,14 +190,17 @@ def _add_policies(entry: Entry, timer: Mapping[str, list[str]]) -> None:
         entry.translated("Timer.FixedRandomDelay", timer["FixedRandomDelay"][-1], "offset: stable, or none")
 
 
-def _add_description(entry: Entry, unit: Unit) -> None:
-    about = unit.get("Unit", {})
-    if about.get("Description"):
-        entry.kept("Unit.Description", about["Description"][-1], description=about["Description"][-1])
-    for key, values in about.items():
+def _add_description(entry: Entry, unit: Unit, *, prefix: str = "") -> None:
+    """Take the description, of the timer rather than of its service, and report the rest of `[Unit]`."""
+    for key, values in unit.get("Unit", {}).items():
+        field, value = f"{prefix}Unit.{key}", values[-1] if values else ""
         if key != "Description":
             why = _LOST.get(key, "units do not depend on each other here; see `after` and `needs`")
-            entry.lost(f"Unit.{key}", values[-1] if values else "", why)
+            entry.lost(field, value, why)
+        elif "description" in entry.definition:
+            entry.lost(field, value, "the timer has a description too, which is taken")
+        elif value:
+            entry.kept(field, value, description=value)
 
 
 def _add_service(entry: Entry, name: str, unit: Unit | None) -> None:
@@ -195,13 +215,14 @@ def _add_service(entry: Entry, name: str, unit: Unit | None) -> None:
     if not service.get("ExecStart"):
         entry.lose_entry("Service.ExecStart", name, "the service has no command")
         return
-    target: dict[str, Any] = {"kind": "shell", "command": _command(entry, commands)}
     env = dict(
-        pair.partition("=")[::2] for line in service.get("Environment", ()) for pair in shlex.split(line)
+        pair.partition("=")[::2]
+        for line in service.get("Environment", ())
+        for pair in _words(line, f"{name} Environment")
     )
     if env:
         entry.kept("Service.Environment", sorted(env))
-        target["env"] = env
+    target = shell_target(_command(entry, commands, name), env)
     folder = service.get("WorkingDirectory", [""])[-1].lstrip("-")
     if folder.startswith("/"):
         entry.kept("Service.WorkingDirectory", folder)
@@ -209,18 +230,40 @@ def _add_service(entry: Entry, name: str, unit: Unit | None) -> None:
     elif folder:
         entry.lost("Service.WorkingDirectory", folder, "only an absolute path can be a working directory")
     entry.definition["target"] = target
-    for key in _SERVICE_LIMITS:
-        seconds = _span(entry, f"Service.{key}", service[key][-1]) if key in service else None
-        if seconds:
-            limit = {"time_limit": duration_text(seconds)}
-            entry.translated(f"Service.{key}", service[key][-1], "lease.time_limit", lease=limit)
+    _add_time_limit(entry, service)
     if "Type" in service:
         note = "the run ends when the command ends, as with oneshot"
         entry.translated("Service.Type", service["Type"][-1], note)
     _lose(entry, service, {*_LOST, *_SERVICE_KNOWN, *_SERVICE_LIMITS, "Type"}, prefix="Service.")
+    _add_description(entry, unit, prefix=f"{name} ")
+    _add_sections(entry, unit, "Service", prefix=f"{name} ")
 
 
-def _command(entry: Entry, commands: list[str]) -> list[str]:
+def _add_time_limit(entry: Entry, service: Mapping[str, list[str]]) -> None:
+    """Set the time limit from the shortest of the limits of a service."""
+    limits: list[float] = []
+    for key in _SERVICE_LIMITS:
+        if key not in service:
+            continue
+        text = service[key][-1]
+        seconds = _span(entry, f"Service.{key}", text)
+        if seconds:
+            limits.append(seconds)
+            limit = {"time_limit": duration_text(min(limits))}
+            entry.translated(f"Service.{key}", text, "lease.time_limit; the shortest counts", lease=limit)
+        elif text.strip() in ("infinity", "0"):
+            entry.kept(f"Service.{key}", text, "no time limit")
+
+
+def _words(text: str, field: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        rule, fix = "words, with quotation marks in pairs", "close the quotation"
+        raise input_error(field, text, f"cannot be split into words: {error}", rule=rule, fix=fix) from None
+
+
+def _command(entry: Entry, commands: list[str], unit: str) -> list[str]:
     """Return the command of a service; several, or one with variables, are run by a shell."""
     texts = []
     for text in commands:
@@ -234,7 +277,7 @@ def _command(entry: Entry, commands: list[str]) -> list[str]:
         texts.append(f"{plain} || true" if "-" in prefix else plain)
     if len(texts) == 1 and not re.search(r"\$|\|\| true$", texts[0]):
         entry.kept("Service.ExecStart", texts[0])
-        return shlex.split(texts[0])
+        return _words(texts[0], f"{unit} ExecStart")
     script = " && ".join(texts)
     entry.translated(
         "Service.ExecStart", script, "run by /bin/sh, because of several commands, a prefix or variables"

@@ -163,7 +163,8 @@ FIELD_ALIASES: dict[type, dict[str, FieldPath]] = {
     },
     LeaseTerms: {"ttl": ("length",), "lease_ttl": ("length",), "timeout": ("time_limit",)},
     QueuePolicy: {
-        "concurrency": ("max_concurrent",),
+        "concurrency": ("max_running",),
+        "max_concurrent": ("max_running",),
         "max_retries": ("max_attempts",),
         "lease_ttl": ("lease",),
         **_BACKOFF,
@@ -235,6 +236,8 @@ REPLACEMENTS: dict[type, dict[str, str]] = {
         "args": _ARGUMENTS,
         "kwargs": _ARGUMENTS,
         "func": "call: reports.nightly",
+        "payload": f"{_ARGUMENTS}; or schedule run NAME with payload: …",
+        **dict.fromkeys(("cmd", "script", "argv"), "shell: [ls, -l]"),
         "rate_limit": "a named limit, a budget, or a queue with its policy",
         "enabled": _PAUSE,
         "paused": _PAUSE,

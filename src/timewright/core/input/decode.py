@@ -6,7 +6,7 @@ Aliases from other schedulers are accepted; `encode` writes one canonical form.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from msgspec import Struct
@@ -311,6 +311,8 @@ def _complete_trigger(schedule: Schedule, *, zone: DefaultZone, floor: Floor) ->
     try:
         for minimum in (own, floor) if own is not None else (floor,):
             trigger = _apply_floor(trigger, minimum)
+        if isinstance(trigger, Every) and (schedule.watch or schedule.check):
+            trigger = trigger.with_anchor(_first_look(schedule.created_at, trigger.interval))
         trigger = with_anchor(trigger, schedule.created_at)
     except TimewrightError as error:
         raise_at_path("trigger", error)
@@ -318,6 +320,16 @@ def _complete_trigger(schedule: Schedule, *, zone: DefaultZone, floor: Floor) ->
         if isinstance(part, Every | Rrule) and part.anchor is not None:
             check_storable(part.anchor, field="trigger.anchor")
     return trigger
+
+
+def _first_look(created_at: datetime, interval: timedelta) -> datetime:
+    """The first whole second that is at least one interval after the creation.
+
+    A watch or a check looks often and mostly finds nothing. At whole seconds many of them share an instant,
+    and with it one tick and one transaction, whenever they were created.
+    """
+    first = created_at + interval
+    return first + timedelta(microseconds=-first.microsecond % 1_000_000)
 
 
 def _apply_floor(trigger: AnyTrigger, floor: Floor) -> AnyTrigger:

@@ -66,6 +66,10 @@ def input_error(
 _NEEDED = {
     "steps": ("the steps of the workflow, as a list", "steps: [{name: load, call: etl.load}]"),
     "name": ("a name is needed", "name: nightly-report"),
+    "schedule": ("the name of a schedule", "schedule: nightly-report"),
+    "workflow": ("the name of a workflow", "workflow: nightly-load"),
+    "queue": ("the name of a queue", "queue: mail"),
+    "run": ("the id of a run", "run: run_01KKBXWX00EXAMPLE0LEASED00"),
     "trigger": (
         "when it runs: one of every, cron, at, after, rrule and manual",
         "cron: '0 9 * * 1-5', or every: 15m",

@@ -15,6 +15,8 @@ from typing import Any
 
 from msgspec import inspect as mi
 
+from timewright.core.alerts.channels import MAIL_PATTERN, SECRET_PATTERN
+from timewright.core.alerts.incidents import LINK_PATTERN
 from timewright.core.budgets.costs import AMOUNT_PATTERN, QUANTITY_PATTERN
 from timewright.core.input.aliases import CHOICE_ALIASES, normalize_choice
 from timewright.core.input.input_errors import input_error, join_path
@@ -31,6 +33,20 @@ _SCALAR_TYPES = frozenset({str, bytes, int, float, bool, type(None)})
 
 _INT64_LIMIT = 2**63
 _LEAVE_OUT = "leave it out for the default"
+# Per pattern: what is wrong with a text that does not match, the rule, and an example.
+_KNOWN_PATTERNS = {
+    SECRET_PATTERN: (
+        "is not a reference to a secret",
+        "a password, token or key is stored with `timewright secret set NAME` and named here",
+        "secret://NAME",
+    ),
+    LINK_PATTERN: (
+        "is not a URL",
+        "http:// or https://, or secret://NAME for a URL that is stored as a secret",
+        "https://example.com/hook",
+    ),
+    MAIL_PATTERN: ("is not a mail address", "a name and a host", "you@example.com"),
+}
 
 
 def check_size(
@@ -110,6 +126,11 @@ def read_text(raw: Any, info: mi.Type, path: str) -> Any:
         rule = "text that can be written as UTF-8, without NUL"
         raise input_error(path, raw, "has a character that cannot be stored", rule=rule, fix="remove it")
     if info.pattern is not None and not re.fullmatch(info.pattern, raw):
+        if info.pattern in _KNOWN_PATTERNS:
+            why, rule, fix = _KNOWN_PATTERNS[info.pattern]
+            # What is no reference to a secret may be the secret.
+            shown = "***" if info.pattern == SECRET_PATTERN else raw
+            raise input_error(path, shown, why, rule=rule, fix=fix)
         rule = f"text that matches {info.pattern}"
         raise input_error(path, raw, "does not match the pattern", rule=rule, fix=_LEAVE_OUT)
     return raw
@@ -230,10 +251,10 @@ def read_literal(raw: Any, info: mi.Type, path: str) -> Any:
     for value in info.values:
         if isinstance(raw, str) and isinstance(value, str) and raw.lower() == value.lower():
             return value
-    listed = ", ".join(str(value) for value in info.values if value != "")
-    raise input_error(
-        path, raw, "is not one of the choices", rule=f"one of {listed}", fix=str(info.values[-1])
-    )
+    choices = [str(value) for value in info.values if value != ""]
+    near = get_close_matches(str(raw)[:64].lower(), choices, n=1, cutoff=0.5)
+    fix = near[0] if near else str(info.values[-1])
+    raise input_error(path, raw, "is not one of the choices", rule=f"one of {', '.join(choices)}", fix=fix)
 
 
 def read_json_value(raw: Any, path: str) -> Any:

@@ -5,6 +5,7 @@ This module only finds out which kind is meant; the fields are decoded and check
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -311,10 +312,10 @@ def _expand_target_value(kind: str, value: Any, path: str) -> TaggedFields:
         return _expand_http(value, f"{path}.url")
     if kind == "shell" and isinstance(value, str):
         words = value.split()
-        fix = f"shell: {shell_command(words) if find_shell_operator(words) else words[:8]}"
-        raise input_error(
-            path, value, "is a shell command line", rule="a command is a list of arguments", fix=fix
-        )
+        command = shell_command(words) if find_shell_operator(words) else words
+        fix = f"shell: {json.dumps(command, ensure_ascii=False)}"
+        rule = "a command is a list of arguments"
+        raise input_error(f"{path}.shell", value, "is a shell command line", rule=rule, fix=fix)
     if kind == "call" and callable(value):
         name = getattr(value, "__name__", "name")
         rule = "call is the name of a function that the program has registered"

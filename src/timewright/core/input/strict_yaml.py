@@ -30,11 +30,12 @@ _SCALAR_PATTERNS = (
 
 
 class InvalidYaml(ValueError):
-    """Text outside the accepted subset of YAML: why, and on which line."""
+    """Text outside the accepted subset of YAML: why, on which line, and what to write, if that is known."""
 
-    def __init__(self, why: str, *, line: int = 1) -> None:
+    def __init__(self, why: str, *, line: int = 1, fix: str = "") -> None:
         super().__init__(why)
         self.line = line
+        self.fix = fix
 
 
 class _UniqueKeys(SafeConstructor):
@@ -103,12 +104,17 @@ def read_yaml_documents(text: str, read: Callable[[YamlItem], None]) -> None:
     _load(text, read_all, max_events=MAX_FILE_EVENTS)
 
 
+_OTHER_LINE_ENDS = re.compile("[\r\x85\u2028\u2029]")
+
+
 class _StrictDumper(yaml.SafeDumper):
     """Quotes text that the loader above, or a loader of YAML 1.1, would read as something else."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    # Other line ends than \n become a space when they are read, unless they are written as escapes.
+    style = '"' if _OTHER_LINE_ENDS.search(text) else "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 _StrictDumper.add_representer(str, _represent_text)
@@ -118,9 +124,11 @@ for _tag, _pattern, _first in _SCALAR_PATTERNS:
     )
 
 
-def dump_yaml(data: Any) -> str:
+def dump_yaml(data: Any, *, ascii_only: bool = False) -> str:
     """Return data as YAML, in the order of its keys; `read_yaml` returns equal data."""
-    text: str = yaml.dump(data, Dumper=_StrictDumper, sort_keys=False, allow_unicode=True, width=110)
+    text: str = yaml.dump(
+        data, Dumper=_StrictDumper, sort_keys=False, allow_unicode=not ascii_only, width=110
+    )
     return text
 
 
@@ -133,12 +141,57 @@ def _load(text: str, read: Callable[[Any], T], *, max_events: int) -> T:
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
-        raise InvalidYaml(f"cannot be read: {problem}{place}", line=mark.line + 1 if mark else 1) from None
+        raise _explain(error, text) from None
+    except InvalidYaml as error:
+        if str(error).startswith("uses"):
+            error.fix = _suggest_quotes(_line_of(text, error.line)) or "write it out, without & and *"
+        raise
     except UnicodeEncodeError:
         raise InvalidYaml("cannot be read: it contains an unpaired surrogate") from None
+
+
+def _explain(error: yaml.YAMLError, text: str) -> InvalidYaml:
+    """The error of the parser, with what to write for the usual mistakes."""
+    mark, start = getattr(error, "problem_mark", None), getattr(error, "context_mark", None)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    line = mark.line + 1 if mark is not None else 1
+    if problem == "found unexpected end of stream" and start is not None:
+        line = start.line + 1
+        return InvalidYaml("has a quote without an end", line=line, fix=f"close the quote of line {line}")
+    why = f"cannot be read: {problem}" + (f" at line {line}, column {mark.column + 1}" if mark else "")
+    before = _line_of(text, line - 1)
+    if "tab character" in problem:
+        fix = "indent with spaces, not with tabs"
+    elif "expected ':'" in problem and start is not None:
+        line = start.line + 1
+        fix = f"write a colon and a space behind the name of the field in line {line}"
+    elif suggested := _suggest_quotes(_line_of(text, line)):
+        fix = suggested
+    elif problem.startswith("mapping values") and re.match(r"[\s-]*\w+:\S", before):
+        line, fix = line - 1, f"write a space behind the colon: {before.strip().replace(':', ': ', 1)[:80]}"
+    elif problem.startswith("mapping values") or problem.endswith(("'-' indicator", "expected key")):
+        fix = "let the fields of one definition begin in the same column"
+    else:
+        fix = ""
+    return InvalidYaml(why, line=line, fix=fix)
+
+
+# A field whose value has another meaning in YAML, unless it is in quotes.
+_NEEDS_QUOTES = re.compile(
+    r"""\s*(?:-\s+)*(?P<field>[\w-]+):\s+(?:(?P<plain>[*@%&!`,\]}|>].*|\{\{.*|[^'"\[{\s].*:\s.*)|"(?P<escaped>.*\\.*)")\s*"""
+)
+
+
+def _suggest_quotes(line: str) -> str:
+    found = _NEEDS_QUOTES.fullmatch(line)
+    if found is None or len(line) > 200:
+        return ""
+    value = (found["plain"] or found["escaped"]).strip().replace("'", "''")
+    return f"write the value in single quotes: {found['field']}: '{value}'"
+
+
+def _line_of(text: str, number: int) -> str:
+    return next(iter(text.splitlines()[max(number - 1, 0) :][:1]), "")
 
 
 def _check_events(text: str, *, max_events: int) -> None:
@@ -151,4 +204,4 @@ def _check_events(text: str, *, max_events: int) -> None:
             raise InvalidYaml("uses an anchor or a tag", line=line)
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH or parts > max_events:
-            raise InvalidYaml("is nested too deep or too large")
+            raise InvalidYaml("is nested too deep or too large", fix="split it into smaller parts")

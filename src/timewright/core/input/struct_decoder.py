@@ -25,6 +25,7 @@ from timewright.core.input.input_errors import (
     join_path,
     missing_field,
     raise_at_path,
+    show_value,
     unknown_field,
 )
 from timewright.core.input.scalars import (
@@ -256,7 +257,12 @@ def _path_of(
 def _set_path(given: dict[str, Any], where: FieldPath, value: Any, path: str) -> None:
     head, *rest = where
     inner = given.get(head, {})
-    if head in given and (not rest or not isinstance(inner, Mapping)):
+    if rest and head in given and not isinstance(inner, Mapping):
+        part = f"{rest[-1]}: {show_value(value)}"
+        rule = f"{rest[-1]} is part of {head}, which is not given as a mapping"
+        fix = f"{head}: {{…, {part}}}, or remove one of them"
+        raise input_error(join_path(path, head), inner, f"cannot be combined with {part}", rule=rule, fix=fix)
+    if head in given and not rest:
         rule = "one field, one value"
         raise input_error(join_path(path, head), value, "is given twice", rule=rule, fix="remove one of them")
     if not rest:
@@ -346,8 +352,10 @@ def _read_mapping(raw: Any, info: mi.Type, path: str) -> Any:
         raise input_error(
             path, raw, "is not a mapping", rule="a mapping of names to values", fix="{name: value}"
         )
+    has_pattern = getattr(info.key_type, "pattern", None) is not None
     return {
-        read_value(key, info.key_type, path): read_value(
+        # Where keys are digits, YAML and Python may have the number itself, as in {3: quiet}.
+        read_value(str(key) if has_pattern and type(key) is int else key, info.key_type, path): read_value(
             value, info.value_type, join_path(path, str(key)[:MAX_KEY_LENGTH])
         )
         for key, value in raw.items()

@@ -43,6 +43,12 @@ class AnswerRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         _parse(self.condition, name="rules.if")
 
 
+class _ShortForm(AnswerRule, frozen=True, kw_only=True):
+    """A rule that another field stands for, and its message if it decides."""
+
+    why: str
+
+
 class ChangeWatch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An answer is news only if the value at a path has changed since the last; `once` ends the schedule."""
 
@@ -94,19 +100,21 @@ def collect_rules(
     watch: ChangeWatch | None,
 ) -> AnswerRules:
     """Return what a schedule says about answers as one list of rules."""
-    found = [AnswerRule(condition=f"exit == {code}", then=then) for code, then in exit_codes.items()]
+    found: list[AnswerRule] = [
+        _ShortForm(condition=f"exit == {code}", then=then, why=f"exit_codes says that {code} is {then}")
+        for code, then in exit_codes.items()
+    ]
     if empty != "succeed":
         nothing = (
             "ok and (empty(result) or (status != null and empty(body)) or (exit != null and empty(output)))"
         )
-        found.append(
-            AnswerRule(condition=nothing, then=Verdict.QUIET if empty == "quiet" else Verdict.FAILURE)
-        )
+        then = Verdict.QUIET if empty == "quiet" else Verdict.FAILURE
+        found.append(_ShortForm(condition=nothing, then=then, why=f"the answer is empty (empty: {empty})"))
     found += rules
     if succeed_if:
         found += [
             AnswerRule(condition=succeed_if, then=Verdict.SUCCESS),
-            AnswerRule(condition="true", then=Verdict.FAILURE),
+            _ShortForm(condition="true", then=Verdict.FAILURE, why=f"succeed_if does not hold: {succeed_if}"),
         ]
     return AnswerRules(rules=tuple(found), watch=watch)
 
@@ -134,9 +142,7 @@ def judge(
         return Judgement(outcome=done, seen=remembered)
     if rule is None:
         return Judgement(outcome=outcome)
-    why = f"the rule {rule.condition!r} holds"
-    if rule.condition == "true":
-        why = "succeed_if does not hold"
+    why = rule.why if isinstance(rule, _ShortForm) else f"the rule {rule.condition!r} holds"
     if verdict is Verdict.LATER:
         later = Failed(error=why, not_before=now, result=outcome.result, cost=outcome.cost)
         return Judgement(outcome=later)

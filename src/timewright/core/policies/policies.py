@@ -163,7 +163,7 @@ class LeaseTerms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class QueuePolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The policy of a named queue."""
 
-    max_concurrent: Annotated[int, Meta(ge=1, le=100_000)] = 1
+    max_running: Annotated[int, Meta(ge=1, le=100_000)] = 1
     max_attempts: Annotated[int, Meta(ge=1, le=1000)] = 3
     lease: timedelta = OUTSIDE_LEASE
     backoff: Backoff = Exponential()

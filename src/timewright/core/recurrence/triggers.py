@@ -75,7 +75,7 @@ class Every(Trigger, frozen=True, tag="every"):
                 field="every",
                 value="0s",
                 rule="an interval is longer than zero",
-                fix="every: 1s, the default minimum",
+                fix="every: 1s",
             )
         if self.anchor is not None:
             as_instant(self.anchor, field="anchor")

@@ -192,11 +192,11 @@ def _admit_after_pause(
     # An occurrence that was due before the pause began is still due.
     if progress.next_at is None or progress.next_at >= pauses.first_start:
         if is_kept_away(schedule, progress, now=pauses.last_end):
-            suppressed = skipped_during_streak(schedule, progress, pauses, calendars=calendars)
+            suppressed, stays = skipped_during_streak(schedule, progress, pauses, calendars=calendars)
             # The end of the pause itself is no part of it: what is planned there is still open.
             before_end = pauses.last_end - _MICROSECOND
             progress = clear_pauses(replace(progress, cursor=max(progress.cursor, before_end)))
-            decision = plan_next(schedule, progress, now=before_end, calendars=calendars)
+            decision = stays or plan_next(schedule, progress, now=before_end, calendars=calendars)
         else:
             decision = plan_next(schedule, progress, now=pauses.last_end, calendars=calendars)
         if counts_from_last_start(schedule):

@@ -14,7 +14,8 @@ from timewright.core.recurrence.triggers import AnyOf, Every
 from timewright.core.run.catch_up import CatchUpChoice, ChosenOccurrence, InFlightCounts, apply_overlap
 from timewright.core.run.run import Reason
 from timewright.core.run.verdicts import Drop, Fire, Hold, Replace, Skip, Verdict
-from timewright.core.schedule.decision import Source
+from timewright.core.schedule.decision import Decision, Source
+from timewright.core.schedule.due import BASELINE_SOURCES
 from timewright.core.schedule.governor import counts_from_last_start, follows_trigger, plan_next
 from timewright.core.schedule.instants import MAX_SCANNED, DisplacedInstants, DueInstants, list_occurrences
 from timewright.core.schedule.pauses import Pauses, clear_pauses
@@ -137,14 +138,19 @@ def is_kept_away(schedule: Schedule, progress: ScheduleProgress, *, now: datetim
 
 def skipped_during_streak(
     schedule: Schedule, progress: ScheduleProgress, pauses: Pauses, *, calendars: Mapping[str, Calendar]
-) -> tuple[Verdict, ...]:
+) -> tuple[tuple[Verdict, ...], Decision | None]:
     """Skip what a pause suppressed during a streak of failures: the cadence's instant, then the trigger's.
 
-    A streak may begin in the pause, by a run under way or by hand: the trigger decides before it.
+    Also returns the cadence's decision if it lies after the pause: then it stays. A streak may begin in the
+    pause, by a run under way or by hand: the trigger decides before it.
     """
     begins = max(progress.cursor, pauses.first_start - _MICROSECOND)
     last = pauses.last_end - _MICROSECOND
     unpaused = clear_pauses(progress)
+    hint = unpaused.hints.interval
+    if hint is not None and hint.created_at is not None and hint.created_at > begins:
+        # It was made in the pause, and ended in it.
+        unpaused = replace(unpaused, hints=replace(unpaused.hints, interval=None))
     # The cadence counts from the end of the last run, which may be long before the pause.
     ended = progress.last_finished_at or begins
     before: list[datetime] = []
@@ -160,4 +166,6 @@ def skipped_during_streak(
     if first.at is not None and first.at <= last:
         others = list_occurrences(schedule, first.at, last, calendars=calendars).occurrences
         instants += [first.at, *(occurrence.at for occurrence in others)]
-    return tuple(Skip(planned_at=at, reason=Reason.PAUSED, source=first.source) for at in instants)
+    skips = tuple(Skip(planned_at=at, reason=Reason.PAUSED, source=first.source) for at in instants)
+    stays = first.at is not None and first.at > last and first.source in BASELINE_SOURCES
+    return skips, first if stays else None

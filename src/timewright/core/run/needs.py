@@ -157,6 +157,13 @@ def no_slot(_needs: Needs) -> str:
     return ""
 
 
+# From this capacity on, it is shared between hosts. A tenth is kept for what is no HTTP request, and a
+# twentieth for priorities above normal: targets that never answer leave free capacity for others.
+MIN_SHARED_CAPACITY = 20
+KEPT_PART = 10
+RESERVED_PART = 20
+
+
 class CapacityShares(Struct, frozen=True, kw_only=True):
     """How the capacity of an instance is shared between hosts, and what is kept for higher priorities.
 
@@ -201,6 +208,24 @@ class CapacityShares(Struct, frozen=True, kw_only=True):
             return own
         left = self._left(total=self.total, free=self.free)
         return min(own, max((HOST_SHARE * left - used) // (HOST_SHARE + 1), 1))
+
+
+def share_capacity(
+    capacity: int, *, free: int, used: Mapping[str, int], per_host: int
+) -> CapacityShares | None:
+    """How a capacity is shared between hosts; None if nothing limits a host."""
+    shared = capacity >= MIN_SHARED_CAPACITY
+    if not shared and not per_host:
+        return None
+    return CapacityShares(
+        free=free,
+        used=used,
+        total=sum(used.values()),
+        per_host=per_host,
+        kept=capacity // KEPT_PART if shared else 0,
+        reserve=capacity // RESERVED_PART if shared else 0,
+        shared=shared,
+    )
 
 
 class LeaseOffer(Struct, frozen=True, kw_only=True):
@@ -281,6 +306,8 @@ def describe_missing(needs: Needs, offers: Iterable[Offer]) -> str:
         for need in nowhere or needs or (NO_QUEUE,)
         if not need.startswith(("isolation:", HOST))
     ]
+    if not found:
+        return "no running instance has a free slot" if lacking else "no instance is running"
     together = "" if nowhere or len(found) < 2 else " together"
     return f"no running instance {' and '.join(found)}{together}"
 

@@ -145,7 +145,9 @@ def _ends_streak(
 
 
 def _is_governed(schedule: Schedule, progress: ScheduleProgress) -> bool:
-    """Whether a cadence or a hint decides the next instant."""
-    hints = progress.hints
-    hinted = schedule.adaptive and (hints.interval is not None or hints.one_shot is not None)
+    """Whether a cadence or an interval hint decides the next instant.
+
+    A one-shot hint that is earlier was chosen before, and a later one changes nothing yet.
+    """
+    hinted = schedule.adaptive and progress.hints.interval is not None
     return hinted or (progress.failures > 0 and not isinstance(schedule.cadence, Steady))

@@ -57,6 +57,13 @@ def find_due(
         replaced = replaced_at(schedule, progress)
         if replaced is not None:
             return due_before(schedule, progress, until=min(replaced, horizon), calendars=calendars)
+        hint, failed_at = progress.hints.interval, progress.failing_since
+        if is_in_streak(schedule, progress) and hint is not None and failed_at is not None:
+            steady = replace(progress, failures=0)
+            if hint.expires_at <= failed_at and follows_trigger(schedule, steady, now=failed_at):
+                # The hint expired before the failure: until then the trigger decided.
+                due = _due_with_hints(schedule, steady, now=failed_at, until=failed_at, calendars=calendars)
+                return due if due.more else replace(due, following=None)
         progress = _without_expired(schedule, progress, now=now, calendars=calendars)
         return _decided_instant(schedule, progress, until=horizon, calendars=calendars)
     has_hints = schedule.adaptive and (progress.hints.interval or progress.hints.one_shot)
@@ -85,8 +92,8 @@ def displaced_by_decision(
     schedule: Schedule, progress: ScheduleProgress, *, calendars: Mapping[str, Calendar]
 ) -> Sequence[DisplacedInstants]:
     """Return the instants that the clamp moved to the decided one, also if they lie ahead."""
-    at = progress.next_at
-    if at is None or progress.source is not Source.CLAMPED_MIN or not is_planned_by_trigger(progress):
+    at, is_moved = progress.next_at, progress.source is Source.CLAMPED_MIN and is_planned_by_trigger(progress)
+    if at is None or not is_moved or counts_from_last_start(schedule):
         return ()
     passed = list_occurrences(schedule, progress.cursor, at - _MICROSECOND, calendars=calendars)
     return fold_displaced(passed.occurrences)
@@ -147,7 +154,14 @@ def _due_by_trigger(
             schedule, progress, progress.cursor, first=first, until=until, calendars=calendars
         )
     due = list_occurrences(schedule, undecided_after(progress), until, calendars=calendars)
-    return replace(due, trail=progress.trail) if progress.trail and is_decided else due
+    if not (progress.trail and is_decided):
+        return due
+    due = replace(due, trail=progress.trail)
+    if not any(one.source in BASELINE_SOURCES for one in progress.trail):
+        return due
+    # A cadence decided on an instant that is not the trigger's, and a success by hand has ended the streak.
+    decided = [Decision(at, source, progress.trail)]
+    return _add_requested(schedule, progress, due, decided, until=until, calendars=calendars, is_ahead=False)
 
 
 def replaced_at(schedule: Schedule, progress: ScheduleProgress) -> datetime | None:
@@ -163,13 +177,13 @@ def replaced_at(schedule: Schedule, progress: ScheduleProgress) -> datetime | No
     first = min((start for start in starts if start is not None), default=None)
     if first is None or first <= progress.cursor or counts_from_run:
         return None
-    if progress.source is Source.PAUSED and hint is not None:
-        # Nothing was decided during the pause in which the hint was made.
+    if progress.source is Source.PAUSED:
+        # Nothing was decided during the pause, so what was due before it may be undecided too.
         return first
     at = progress.next_at
-    if at is None or not progress.cursor < at <= first or not is_planned_by_trigger(progress):
-        return None
-    return first
+    # An instant that a one-shot hint requested may lie between the trigger's.
+    is_before = is_planned_by_trigger(progress) or progress.source is Source.AI_ONESHOT
+    return first if at is not None and progress.cursor < at <= first and is_before else None
 
 
 def due_before(
@@ -179,6 +193,12 @@ def due_before(
     progress = replace(progress, failures=0)  # a cadence decides only from then on
     due = _due_by_trigger(schedule, progress, until=until, calendars=calendars)
     due = _add_displaced(schedule, progress, due, until=until, calendars=calendars)
+    one_shot = progress.hints.one_shot if schedule.adaptive and not schedule.clamp.min else None
+    if one_shot is not None and one_shot.at < one_shot.expires_at:
+        requested = [Decision(one_shot.at, Source.AI_ONESHOT)]
+        due = _add_requested(
+            schedule, progress, due, requested, until=until, calendars=calendars, is_ahead=False
+        )
     return due if due.more else replace(due, following=None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -11,27 +12,50 @@ from timewright.core.moments import ZERO, Window, check_storable, format_duratio
 from timewright.core.policies.policies import Retry
 from timewright.core.recurrence.triggers import Manual, Once
 from timewright.core.schedule.schedule import Schedule
-from timewright.core.target import Shell, find_shell_operator, shell_command
+from timewright.core.target import Call, Shell, find_shell_operator, shell_command
 from timewright.errors import InvalidInput
 
 
 def likely_mistakes(schedule: Schedule, upcoming: Sequence[datetime]) -> tuple[str, ...]:
     """Return a warning for each likely mistake; `upcoming` are the next planned instants."""
-    return (*_shell_operator(schedule), *_long_jitter(schedule, upcoming), *_unused_backoff(schedule))
+    return (
+        *_shell_words(schedule),
+        *_no_function(schedule),
+        *_long_jitter(schedule, upcoming),
+        *_unused_backoff(schedule),
+    )
 
 
-def _shell_operator(schedule: Schedule) -> Iterator[str]:
+def _shell_words(schedule: Schedule) -> Iterator[str]:
+    """What only a shell would interpret: operators, variables, the home folder, commands such as cd."""
     if not isinstance(schedule.target, Shell):
         return
     # A whole command line in one argument has the operator inside it.
     command = schedule.target.command
     words = command[0].split() if len(command) == 1 else command
+    use_shell = f"to use a shell: {shlex.join(shell_command(words))}"
     operator = find_shell_operator(words)
+    variable = next((word for word in words if _VARIABLE.match(word)), None)
     if operator is not None:
-        yield (
-            f"no shell interprets the command, so {operator!r} is passed to it as an argument;"
-            f" to use a shell: {shlex.join(shell_command(words))}"
-        )
+        yield f"no shell interprets the command, so {operator!r} is passed to it as an argument; {use_shell}"
+    elif words[0] in _SHELL_COMMANDS:
+        yield f"{words[0]!r} is a command of a shell, not a program; {use_shell}"
+    elif variable is not None and len(command) > 1 and not _HAS_SHELL.search(command[0]):
+        yield f"no shell interprets the command, so {variable!r} stays as it is; {use_shell}"
+
+
+_SHELL_COMMANDS = frozenset({"cd", "source", "export", "alias", "eval", "set", "."})
+_VARIABLE = re.compile(r"\$\{?[A-Za-z_]\w*\}?(?:$|[/.:_-])|~(?:$|/)")
+_HAS_SHELL = re.compile(r"(?:^|[/\\])(?:ba|da|z|k|c|tc|fi|pw)?sh(?:\.exe)?$|cmd\.exe$|powershell")
+
+
+def _no_function(schedule: Schedule) -> Iterator[str]:
+    """A function that is written as a call or as a file."""
+    name = schedule.target.name if isinstance(schedule.target, Call) else ""
+    if name.endswith(("()", ".py")) or "/" in name or "\\" in name:
+        rule = "a function has the name that its program gives it, without path, .py and ()"
+        plain = re.sub(r"[/\\]+", ".", name.removesuffix("()").removesuffix(".py")).strip(".")
+        yield f"{rule}; did you mean {plain}{'.FUNCTION' if name.endswith('.py') else ''}?"
 
 
 def _long_jitter(schedule: Schedule, upcoming: Sequence[datetime]) -> Iterator[str]:

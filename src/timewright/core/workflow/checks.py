@@ -36,10 +36,10 @@ from timewright.core.workflow.spec import (
     parse_match,
 )
 from timewright.core.workflow.step_input import (
-    find_templates,
     may_have_templates,
     parse_reference,
     parse_template,
+    step_templates,
     with_implied_needs,
 )
 from timewright.errors import InvalidWorkflow, TimewrightError
@@ -136,11 +136,10 @@ def _check_workflow(spec: WorkflowSpec) -> None:
         if is_reference(value):
             rule = "references may point to the workflow's input, so it cannot contain any"
             raise _error(where, "a reference", rule=rule, fix="a value")
+    spec.check_input_types(spec.input)
     if len(spec.schedules) > MAX_SCHEDULES:
-        rule = f"at most {MAX_SCHEDULES} schedules"
-        raise _error(
-            "schedules", f"{len(spec.schedules)} schedules", rule=rule, fix="create the schedules separately"
-        )
+        rule, fix = f"at most {MAX_SCHEDULES} schedules", "create the schedules separately"
+        raise _error("schedules", f"{len(spec.schedules)} schedules", rule=rule, fix=fix)
     if spec.executor is not None:
         _check_no_references(_fields(spec.executor), "executor")
     for name, limit in (("time_limit", spec.time_limit), ("deadline", spec.deadline)):
@@ -320,7 +319,7 @@ def _check_references(step: Step, where: str, known: dict[str, int]) -> None:
         at = f"{where}.wait.event.match"
         for path in iter_paths(_at_path(at, parse_match, step.wait.event.match)):
             _check_path(path, visible, at, item=step.each is not None)
-    for expression, at in find_templates(step.target, f"{where}.target"):
+    for expression, at in step_templates(step, f"{where}."):
         for path in iter_paths(_at_path(at, parse_template, expression)):
             _check_path(path, visible, at, item=step.each is not None)
 

@@ -35,7 +35,14 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "number": (int, float),
     "boolean": (bool,),
     "choice": (str,),
+    "integer": (int,),
+    "list": (list, tuple),
+    "object": (dict,),
+    "any": (object,),
 }
+_EXAMPLES = {"text": "TEXT", "number": "1.5", "boolean": "true", "choice": "TEXT"}
+InputType = Literal["text", "integer", "number", "boolean", "list", "object", "any"]
+_INPUT_EXAMPLES = {**_EXAMPLES, "integer": "1", "list": "[…]", "object": "{…}", "any": "…"}
 MAX_STEPS = 10_000
 MAX_EDGES = 50_000
 MAX_ITEMS = 10_000
@@ -112,21 +119,23 @@ def check_answer(request: AnswerRequest, answer: Any) -> None:
     if not request.form:
         return
     if not isinstance(answer, dict):
-        raise _answer_error("answer", answer, "an object with the fields of the form", request)
+        raise _answer_error(
+            "", f"the answer is {_short(answer)}", "an object with the fields of the form", request
+        )
     for name in answer:
         if name not in request.form:
-            raise _answer_error(f"answer.{name}", answer[name], "a field of the form", request)
+            raise _answer_error(
+                name, f"the answer has an unknown field {name!r}", "a field of the form", request
+            )
     for name, field in request.form.items():
         value = answer.get(name)
         if value is None:
             if field.required:
-                raise _answer_error(f"answer.{name}", None, "a required field", request)
+                raise _answer_error(name, f"the answer lacks {name!r}", "a required field", request)
             continue
-        is_right = isinstance(value, _PYTHON_TYPES[field.type])
-        is_right = is_right and (field.type == "boolean" or not isinstance(value, bool))
-        if not is_right or (field.choices and value not in field.choices):
+        if not _has_type(value, field.type) or (field.choices and value not in field.choices):
             rule = f"one of {', '.join(field.choices)}" if field.choices else f"a {field.type}"
-            raise _answer_error(f"answer.{name}", value, rule, request)
+            raise _answer_error(name, f"{name!r} of the answer is {_short(value)}", rule, request)
 
 
 def matches_event(match: EventMatch, name: str, scope: Mapping[str, Any]) -> bool:
@@ -141,15 +150,23 @@ def parse_match(text: str) -> Any:
     return parse_condition(text, field="match", roots=EVENT_ROOTS)
 
 
-def _answer_error(field: str, value: Any, rule: str, request: AnswerRequest) -> InvalidInput:
-    shown = ", ".join(f"{name}: {one.type}" for name, one in request.form.items())
+def _answer_error(name: str, message: str, rule: str, request: AnswerRequest) -> InvalidInput:
+    values = {one: "|".join(field.choices) or _EXAMPLES[field.type] for one, field in request.form.items()}
     return InvalidInput(
-        f"{field} is {'missing' if value is None else 'not valid'}",
-        field=field,
-        value=value,
+        message,
+        field=f"answer.{name}" if name else "answer",
         rule=rule,
-        fix=f"{{{shown}}}",
+        fix=f"{{{', '.join(f'{one}: {value}' for one, value in values.items())}}}",
     )
+
+
+def _has_type(value: Any, name: str) -> bool:
+    is_right = isinstance(value, _PYTHON_TYPES[name])
+    return is_right and (name in ("boolean", "any") or not isinstance(value, bool))
+
+
+def _short(value: Any) -> str:
+    return msgspec.json.encode(value).decode()[:64]
 
 
 class RunIf(StrEnum):
@@ -205,7 +222,9 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class WorkflowSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A workflow (DAG) with a name and a version; `schedules` are decoded when it is deployed.
 
-    A run fails after its `time_limit`, and at its `deadline`, which counts from its planned time.
+    `input` has the defaults of the input. With `input_types`, a run has no other input than these, of these
+    types, and those without a default are required. A run fails after its `time_limit`, and at its
+    `deadline`, which counts from its planned time.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
@@ -214,14 +233,36 @@ class WorkflowSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     description: Annotated[str, Meta(max_length=10_000)] = ""
     steps: tuple[Step, ...]
     input: dict[str, Any] = {}
+    input_types: Annotated[dict[str, InputType], Meta(max_length=MAX_FIELDS)] = {}
     time_limit: timedelta | None = None
     deadline: timedelta | None = None
     executor: Http | None = None
     schedules: tuple[dict[str, Any], ...] = ()
 
     def merge_input(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the input of one run: the given values override the defaults."""
+        """Return the input of one run: the given values override the defaults. Refuse a wrong one."""
+        for name in self.input_types.keys() - self.input.keys() - values.keys():
+            raise self._input_error(name, "is missing", self.input_types[name])
+        self.check_input_types(values)
         return {**self.input, **values}
+
+    def check_input_types(self, values: Mapping[str, Any]) -> None:
+        """Refuse an input that is unknown or has another type; null is accepted where it is the default."""
+        for name, value in values.items() if self.input_types else ():
+            kind = self.input_types.get(name)
+            if kind is None:
+                raise self._input_error(name, "is not known", f"one of {', '.join(self.input_types)}")
+            if not _has_type(value, kind) and not (value is None and self.input.get(name, value) is None):
+                raise self._input_error(name, f"is {_short(value)}", kind)
+
+    def _input_error(self, name: str, what: str, rule: str) -> InvalidInput:
+        values = [f"{one}: {_INPUT_EXAMPLES[kind]}" for one, kind in self.input_types.items()]
+        return InvalidInput(
+            f"input {name} of workflow {self.name} {what}",
+            field=f"input.{name}",
+            rule=rule,
+            fix=f"input: {{{', '.join(values)}}}",
+        )
 
 
 def each_limits(spec: WorkflowSpec, namespace: str) -> dict[str, int]:

@@ -127,9 +127,22 @@ def referenced_paths(step: Step) -> list[ValuePath]:
         found.append(parse_path(step.each.source))
     if step.when is not None:
         found += iter_paths(parse_condition(step.when))
-    for expression, _ in find_templates(step.target):
+    for expression, _ in step_templates(step):
         found += iter_paths(parse_template(expression))
     return found
+
+
+def step_templates(step: Step, where: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the expression of every template of a step, with its path: of its target, and of a question."""
+    yield from find_templates(step.target, f"{where}target")
+    if step.wait is not None:
+        yield from ((expression, f"{where}description") for expression in _TEMPLATE.findall(step.description))
+
+
+def render_question(step: Step, values: Mapping[str, Any]) -> str:
+    """The question of a step that waits, with its templates replaced by values."""
+    text = _TEMPLATE.sub(lambda match: _plain_text(values.get(match[1], match[0])), step.description)
+    return text or step.name
 
 
 def parse_reference(text: str) -> ValuePath:

@@ -135,9 +135,9 @@ def version_option() -> click.Option:
 
     def show_version(ctx: click.Context, _param: click.Parameter, value: Any) -> None:
         if value and not ctx.resilient_parsing:
-            from importlib.metadata import version
+            from timewright.ports.host_info import package_version
 
-            click.echo(f"timewright {version('timewright')}")
+            click.echo(f"timewright {package_version()}")
             ctx.exit()
 
     return Option(
@@ -253,8 +253,8 @@ def _perform(operation: Operation[Any], session: Session, /, **values: Any) -> i
             raise click.UsageError("the text is given twice, as an argument and with --text")
         values["text"] = values["text_argument"]
     request, *more = requests_of(operation, values)
-    if values.get("paths"):
-        request["files"] = {**request.get("files", {}), **read_texts(values["paths"])}
+    if values.get("paths") or (operation.name in ("plan", "apply") and not request.get("files")):
+        request["files"] = {**request.get("files", {}), **read_texts(values["paths"], operation.name)}
     request |= _prompt_for_secrets(operation, request)
     if operation.name == "doctor" and (findings := pending_migrations(session)) is not None:
         session.print_data(findings, findings_page(findings, current_screen(SystemClock().now())))
@@ -277,7 +277,8 @@ def _perform(operation: Operation[Any], session: Session, /, **values: Any) -> i
         if request.get("dry_run") and session.output == "table":
             session.print_note("note: dry run, nothing was written")
         elif session.output == "table" and lacks_engine(context, operation.name):
-            session.print_note("note: no instance is running, so nothing starts; start one: timewright up")
+            up = session.command("up")
+            session.print_note(f"note: no instance is running, so nothing starts; start one: {up}")
     return max(exit_code_for(operation.name, one) for one in answers)
 
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
+
 from timewright.core.input.instant_text import PAST_FIELDS, read_instant_text, zone_in
 from timewright.core.input.strict_json import DuplicateKey, read_json
 from timewright.core.moments import format_instant
@@ -25,6 +27,8 @@ _FIX = "'{\"to\": \"ada\"}', or '{to: ada}'"
 _INTEGER = r"-?(?:0|[1-9][0-9]*)"
 # Text that is meant as data, so a syntax error is reported.
 _LOOKS_LIKE_DATA = re.compile(r"^\s*(?:[\[{\"]|- )|: |\n")
+# As curl reads a file; here it would be taken for text.
+_FILE_REFERENCE = re.compile(r"@[\w./~-]*[./][\w./-]+")
 _NUMBER = re.compile(rf"{_INTEGER}(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 
 
@@ -44,6 +48,9 @@ def read_data(text: str, *, field: str, max_bytes: int = MAX_TEXT_BYTES) -> Any:
 
 def read_data_or_text(text: str, *, field: str) -> Any:
     """Parse data, but return plain words as text."""
+    if _FILE_REFERENCE.fullmatch(text):
+        fix = f'"$(cat {text[1:]})" for the content of the file, or \'"{text}"\' for this text'
+        raise InvalidInput(f"{field} {text} names a file", field=field, rule="the data itself", fix=fix)
     try:
         return read_data(text, field=field)
     except InvalidInput:
@@ -54,15 +61,20 @@ def read_data_or_text(text: str, *, field: str) -> Any:
 
 def read_file(name: str, *, field: str = "file") -> dict[str, Any]:
     """Read the fields in a file, or in standard input for `-`."""
-    data = read_data(read_text(name, field), field=field)
+    data = read_data(read_text(name, field), field=f"{field} {name}")
     if not isinstance(data, dict):
-        raise _input_error(field, f"{name} is not a mapping", fix="{name: report, every: 1h, note: hello}")
+        fix = (
+            f"timewright apply {name}" if isinstance(data, list) else "{name: report, every: 1h, note: hello}"
+        )
+        raise _input_error(field, f"{name} is not a mapping", fix=fix)
     return data
 
 
-def read_texts(paths: Sequence[str]) -> dict[str, str]:
+def read_texts(paths: Sequence[str], command: str) -> dict[str, str]:
     """Read files as text, by the name they were given; a folder stands for the YAML files in it."""
     found: dict[str, str] = {}
+    if not paths:
+        raise click.UsageError(f"no file is given; for example: timewright {command} schedules.yaml")
     for path in paths:
         inside = sorted([*Path(path).glob("*.yaml"), *Path(path).glob("*.yml")]) if path != "-" else []
         for name in [str(one) for one in inside] if inside else [path]:
@@ -95,7 +107,10 @@ def read_text(name: str, field: str, *, max_bytes: int = MAX_TEXT_BYTES) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise _input_error(field, f"{name} is not UTF-8") from None
+        fix = "save the file as UTF-8"
+        raise InvalidInput(
+            f"{field} {name} is not UTF-8", field=field, rule="text in UTF-8", fix=fix
+        ) from None
 
 
 def _read_yaml(text: str, *, field: str) -> Any:
@@ -105,11 +120,13 @@ def _read_yaml(text: str, *, field: str) -> Any:
     try:
         return read_yaml(text)
     except InvalidYaml as error:
-        raise _input_error(field, str(error)) from None
+        fix = f"correct line {error.line}" if field.startswith("file ") else _FIX
+        raise _input_error(field, str(error), fix=error.fix or fix) from None
 
 
 def _input_error(field: str, what: str, *, fix: str = _FIX) -> InvalidInput:
-    return InvalidInput(f"{field} {what}", field=field, rule=_RULE, fix=fix)
+    # `file jobs.yaml` is the field `file`.
+    return InvalidInput(f"{field} {what}", field=field.partition(" ")[0], rule=_RULE, fix=fix)
 
 
 # What a command writes is read in the default zone. What it only looks up is read in the zone of the

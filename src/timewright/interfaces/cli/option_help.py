@@ -257,7 +257,7 @@ OPTION_HELP: dict[str, str] = {
     "calendar put ical": "An iCalendar file, or its text.",
     "calendar refresh years": "The years to include, instead of the current ones.",
     # the policy of a queue
-    "max_concurrent": "Maximum number of concurrent leases.",
+    "queue policy set max_running": "At most this many leases at once.",
     "max_attempts": "Maximum number of attempts per run.",
     "queue policy set lease": "Duration of a lease.",
     "exhausted": "What to do with an entry after its last attempt fails.",
@@ -378,6 +378,7 @@ OPTION_HELP: dict[str, str] = {
     "workflow version": "The version; the newest by default.",
     "workflow put version": "The version number you expect to create; usually left out.",
     "workflow put input": "Default input of a run, as name=value.",
+    "workflow put input_types": "Types of the input, as name=type; a run with another input is refused.",
     "workflow put steps": "The steps, as a list; easier in a file.",
     "workflow put schedules": "The schedules, as a list; easier in a file.",
     "workflow put time_limit": "Time limit of a run.",

@@ -50,7 +50,9 @@ def _request_of(
         if given is not None and given != ():
             payload[field.key] = _read(field, given)
     if values.get("shell"):
-        payload["shell"] = list(values.get("command") or ())
+        command = list(values.get("command") or ())
+        # One argument with blanks is a whole command line, which the decoder refuses with the list to write.
+        payload["shell"] = command[0] if len(command) == 1 and len(command[0].split()) > 1 else command
     return _combine_shorthand(payload) if model_of(operation) is Schedule else payload
 
 
@@ -228,9 +230,8 @@ def definitions_in(
 
 def read_schedules(name: str) -> list[dict[str, Any]]:
     """Return the schedules of a file, or of standard input for `-`: one mapping, a list, or `schedules:`."""
-    data = read_data(
-        read_text(name, "file", max_bytes=MAX_FILE_BYTES), field="file", max_bytes=MAX_FILE_BYTES
-    )
+    text = read_text(name, "file", max_bytes=MAX_FILE_BYTES)
+    data = read_data(text, field=f"file {name}", max_bytes=MAX_FILE_BYTES)
     if isinstance(data, Mapping) and "schedules" in data:
         if set(data) != {"schedules"}:
             other = next(key for key in data if key != "schedules")

@@ -18,7 +18,15 @@ from timewright.operations.registry import VERB_ALIASES
 
 ALIASES = {"explain": "schedule explain"}
 # Commands of other programs and ours for the same purpose.
-SYNONYMS = {"start": "up", "init": "up", "daemon": "up", "server": "up", "status": "now", "logs": "run logs"}
+SYNONYMS = {
+    "start": "up",
+    "init": "up",
+    "daemon": "up",
+    "server": "up",
+    "status": "now",
+    "logs": "run logs",
+    "version": "--version",
+}
 MAX_SUGGESTIONS = 3
 FREQUENT_COMMANDS = {
     "up": "Start the scheduler, its API and the dashboard.",

@@ -278,11 +278,11 @@ def inspect_store(url: str) -> Any:
 def serialize(answer: Any, output: str, *, compact: bool = False) -> str:
     """Return an answer as JSON or YAML."""
     if output == "yaml":
-        import yaml
+        # Imported late because YAML is slow to import.
+        from timewright.core.input.strict_yaml import dump_yaml
 
         has_invisible = _INVISIBLE.search(json.dumps(answer, ensure_ascii=False)) is not None
-        allow_unicode = _supports_unicode() and not has_invisible
-        return yaml.safe_dump(answer, sort_keys=False, allow_unicode=allow_unicode).rstrip("\n")
+        return dump_yaml(answer, ascii_only=has_invisible or not _supports_unicode()).rstrip("\n")
     text = json.dumps(answer, indent=None if compact else 2, ensure_ascii=not _supports_unicode())
     return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -325,7 +325,7 @@ def _store_for(session: Session, operation: Operation[Any], request: Mapping[str
             field="store",
             value=session.store_url,
             rule="--store or TIMEWRIGHT_STORE must name an existing store",
-            fix="timewright up creates one",
+            fix=f"{session.command('up')} creates one",
         )
     # Try it in memory first, so that an error does not leave an empty file behind.
     with open_context(session.in_memory(), operation, request) as in_memory:

@@ -1,49 +1,113 @@
 // Runs before the modules: requests the data of the first screen and preloads its modules.
 
+// The modules of each screen, besides those that index.html preloads for all of them.
+const MODULES = {
+  overview: [
+    "screens/overview/overview.js",
+    "screens/overview/attention.js",
+    "components/target_details.js",
+    "screens/overview/details.js",
+    "screens/overview/failures.js",
+    "screens/overview/history.js",
+    "screens/overview/pauses.js",
+  ],
+  schedules: ["screens/schedules/schedule_list.js", "components/bulk_actions.js", "components/search_bar.js"],
+  "schedules/": [
+    "screens/schedules/schedule.js",
+    "charts/line_chart.js",
+    "charts/marks.js",
+    "charts/outcome_strip.js",
+    "charts/cells.js",
+    "components/remedies.js",
+    "components/actions.js",
+    "components/diff.js",
+    "components/target_details.js",
+    "screens/schedules/definition.js",
+    "screens/schedules/dependencies.js",
+    "charts/graph.js",
+    "screens/schedules/hints.js",
+    "screens/schedules/schedule_actions.js",
+  ],
+  create: [
+    "screens/schedule_form/edit_schedule.js",
+    "screens/schedule_form/command.js",
+    "screens/schedule_form/form.js",
+    "screens/schedule_form/field_values.js",
+    "screens/schedule_form/schedule_fields.js",
+    "screens/schedule_form/inputs.js",
+    "screens/schedule_form/preview.js",
+  ],
+  grid: [
+    "screens/grid.js",
+    "screens/grid_focus.js",
+    "charts/cells.js",
+    "charts/axes.js",
+    "charts/grid_strip.js",
+    "charts/marks.js",
+    "components/search_bar.js",
+  ],
+  runs: ["screens/runs/run_list.js", "components/bulk_actions.js", "components/search_bar.js"],
+  "runs/": [
+    "screens/runs/run.js",
+    "components/actions.js",
+    "components/remedies.js",
+    "components/diff.js",
+    "screens/runs/artifacts.js",
+    "screens/runs/output_panel.js",
+    "screens/runs/output_view.js",
+    "screens/runs/run_output.js",
+    "screens/runs/run_panels.js",
+    "components/target_details.js",
+    "screens/runs/run_timeline.js",
+    "charts/waterfall.js",
+  ],
+  queues: ["screens/queues/queues.js", "charts/gauge.js", "components/actions.js", "screens/queues/queue.js"],
+  workflows: [
+    "screens/workflows/workflows.js",
+    "charts/graph.js",
+    "components/actions.js",
+    "components/diff.js",
+    "screens/schedule_form/field_values.js",
+    "screens/schedule_form/schedule_fields.js",
+    "screens/workflows/steps.js",
+    "charts/waterfall.js",
+  ],
+  forecast: ["screens/forecast.js", "charts/heatmap.js", "charts/axes.js", "components/search_bar.js"],
+  planner: ["screens/planner.js"],
+  instances: ["screens/instances.js", "charts/gauge.js"],
+  audit: ["screens/audit.js", "components/diff.js", "components/search_bar.js"],
+  settings: ["screens/settings.js", "components/actions.js"],
+  incidents: ["screens/incidents.js"],
+};
+
 (() => {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const [name = "overview", ...inner] = path.split("/").filter(Boolean);
   const params = new URLSearchParams(query || "");
   const namespace = params.get("namespace") || "";
   params.delete("namespace");
-  const listModules = ["search_bar.js", "bulk_actions.js"];
-  const screens = {
-    overview: [["screens/overview.js", "target_details.js"], ["now"]],
-    schedules: [["screens/schedule_list.js", ...listModules], ["schedules?limit=50&count=true"]],
-    "schedules/": inner[1]
-      ? [["screens/edit_schedule.js"]]
-      : [
-          ["screens/schedule.js", "charts.js", "target_details.js", "dependencies.js", "graph.js"],
-          ["", "/health", "/revisions?limit=10"].map((part) => `schedules/${inner[0]}${part}`),
-        ],
-    grid: [["screens/grid.js", "charts.js", "search_bar.js"]],
-    runs: [["screens/run_list.js", ...listModules], ["runs?limit=50"]],
-    "runs/": [
-      ["screens/run.js", "charts.js", "target_details.js", "run_output.js", "artifacts.js"],
-      ["", "/explain", "/logs", "/artifacts"].map((part) => `runs/${inner[0]}${part}`),
-    ],
-    queues: [
-      ["screens/queues.js", "charts.js"],
-      ["queues", "limits", "budgets", "providers"],
-    ],
-    "queues/": [
-      ["screens/queues.js", "charts.js"],
-      [`queues/${inner[0]}`, `queues/${inner[0]}/plan`],
-    ],
-    workflows: [["screens/workflows.js", "graph.js"], ["workflows"]],
-    "workflows/": [["screens/workflows.js", "graph.js"], [`workflows/${inner[0]}`]],
-    forecast: [["screens/forecast.js", "charts.js", "search_bar.js"], ["forecast?days=7"]],
-    planner: [["screens/planner.js"], ["analyses"]],
-    instances: [
-      ["screens/instances.js", "charts.js"],
-      ["instances", "runs?state=leased&limit=1000", "doctor"],
-    ],
-    audit: [["screens/audit.js", "search_bar.js"], ["audit"]],
-    settings: [["screens/settings.js"], ["limits", "calendars", "namespaces", "doctor", "reminders"]],
-    incidents: [["screens/incidents.js"], ["channels", "alerts"]],
-    create: [["screens/edit_schedule.js"]],
+  const isForm = name === "schedules" && inner[1];
+  const parts = (...ends) => ends.map((part) => `${name}/${inner[0]}${part}`);
+  const requests = {
+    overview: ["now"],
+    schedules: ["schedules?limit=50&count=true"],
+    "schedules/": parts("", "/health", "/revisions?limit=10"),
+    runs: ["runs?limit=50"],
+    "runs/": parts("", "/explain", "/logs", "/artifacts"),
+    queues: ["queues", "limits", "budgets", "providers"],
+    "queues/": parts("", "/plan"),
+    workflows: ["workflows"],
+    "workflows/": parts(""),
+    forecast: ["forecast?days=7"],
+    planner: ["analyses"],
+    instances: ["instances", "runs?state=leased&limit=1000", "doctor"],
+    audit: ["audit"],
+    settings: ["limits", "calendars", "namespaces", "doctor", "reminders"],
+    incidents: ["channels", "alerts"],
   };
-  const [modules = [], data = []] = screens[inner.length ? `${name}/` : name] || [];
+  const screen = isForm ? "create" : inner.length ? `${name}/` : name;
+  const modules = MODULES[screen] || MODULES[name] || [];
+  const data = requests[screen] || [];
   const headers = {
     accept: "application/json",
     ...(namespace && namespace !== "default" ? { "timewright-namespace": namespace } : {}),

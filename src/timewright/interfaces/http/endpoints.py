@@ -16,9 +16,10 @@ from starlette.responses import Response, StreamingResponse
 from timewright.core.moments import format_duration, format_instant
 from timewright.core.run.run import Artifact
 from timewright.core.workflow.spec import FormField
-from timewright.errors import InvalidInput
+from timewright.errors import InvalidInput, NotAllowed, TimewrightError
 from timewright.interfaces.http.operation_handler import NAMESPACE_HEADER
 from timewright.interfaces.http.pages import html_page
+from timewright.interfaces.http.problems import status_of
 from timewright.interfaces.http.request import HttpRequest, build_payload
 from timewright.interfaces.http.responses import ApiResponse, json_response
 from timewright.interfaces.http.routing import routes_of
@@ -90,10 +91,15 @@ class Probes:
         """
         text = (await request.body()).decode("utf-8", "replace")
         slug = request.path["slug"]
-        link = await run_in_threadpool(open_link, request.context, slug)
-        if link is not None:
-            context, asked = link
-            return await self._answer(request, context, asked, text)
+        try:
+            link = await run_in_threadpool(open_link, request.context, slug)
+            if link is not None:
+                context, asked = link
+                return await self._answer(request, context, asked, text)
+        except TimewrightError as error:
+            if not _wants_page(request):
+                raise
+            return html_page(_render_refusal(error), status=status_of(type(error)))
         rest = (request.path["report"],) if "report" in request.path else ()
         await run_in_threadpool(answer_inbound, request.context, slug, rest, text)
         return json_response({"ok": True})
@@ -106,7 +112,7 @@ class Probes:
             return html_page(render_question(asked), status=200, has_form=True)
         answer = read_answer(asked, text, request.headers.get("content-type", ""))
         await run_in_threadpool(give_answer, context, asked.run, answer)
-        if "text/html" in request.headers.get("accept", ""):
+        if _wants_page(request):
             return html_page("Thank you, your answer was recorded.", status=200)
         return json_response({"ok": True})
 
@@ -143,6 +149,19 @@ def request_context(request: HttpRequest) -> OperationContext:
     """Return the context of a request in the namespace of its query or header."""
     named = request.query_fields.get("namespace") or request.headers.get(NAMESPACE_HEADER)
     return context_for(request.context, request.context.caller, named)
+
+
+def _wants_page(request: HttpRequest) -> bool:
+    """Whether a person's browser asks."""
+    return "text/html" in request.headers.get("accept", "")
+
+
+def _render_refusal(error: TimewrightError) -> str:
+    """What a person reads whose answer was not taken; a link that was used is the usual reason."""
+    if isinstance(error, NotAllowed):
+        return "<p>This question was answered already, or its time is over. Nothing was changed.</p>"
+    rule = f"<p>Needed: {escape(error.rule)}.</p>" if error.rule else ""
+    return f"<p>The answer was not taken: {escape(error.message)}.</p>{rule}<p>Go back and change it.</p>"
 
 
 def render_question(asked: PendingAnswer) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import version
 from typing import Any
 
 from timewright.interfaces.http.problems import MEDIA_TYPE, problems
 from timewright.interfaces.http.routing import API_PREFIX, NO_SUBJECT, Route, routes_of
 from timewright.operations import operations
 from timewright.operations.json_schemas import answer_schema, request_schema
+from timewright.ports.host_info import package_version
 
 Schema = dict[str, Any]
 
@@ -84,7 +84,7 @@ def openapi_document(root: str = "") -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Timewright",
-            "version": version("timewright"),
+            "version": package_version(),
             "description": "One persistent scheduler for applications and for AI agents.",
         },
         "servers": [{"url": root or "/"}],

@@ -146,7 +146,11 @@ class OperationHandler:
         key: CacheKey = (context.namespace, request.root_path, request.segments, request.query)
         response = cache.get(key)
         if response is None:
-            parsed = parse_request(build_payload(self._route, request), self._operation.request_type)
+            try:
+                parsed = parse_request(build_payload(self._route, request), self._operation.request_type)
+            except TimewrightError:
+                # A thread reads times in words, which are not cached, and refuses what is wrong.
+                raise WouldBlock from None
             nonblocking = replace(context, store=NonBlockingStore(cache.nonblocking_reader))
             value = self._operation.perform_read(nonblocking, parsed)
             answer = encode_answer(value)

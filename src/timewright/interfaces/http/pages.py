@@ -41,10 +41,19 @@ CONTENT_SECURITY_POLICY = (
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
+# The colours of the dashboard's styles/base.css.
 _PAGE_STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:26em;margin:12vh auto;padding:0 1em}"
-    "input{font:inherit;width:100%;box-sizing:border-box;padding:.5em;margin:.3em 0 .8em}"
-    "button{font:inherit;padding:.5em 1.2em;cursor:pointer}.problem{color:light-dark(#c02a2a,#ff8c8c)}"
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:26em;margin:12vh auto;padding:0 1em;"
+    "background:light-dark(#f7f8fa,#14161a);color:light-dark(#1b1f27,#e7e9ee)}"
+    "main{padding:1.5em;border:1px solid light-dark(#dfe3ea,#2e333d);border-radius:10px;"
+    "background:light-dark(#ffffff,#1c1f25)}h1{font-size:22px;margin:0 0 .8em}"
+    "a{color:light-dark(#2f4fc7,#8fa5ff)}p{color:light-dark(#5a6372,#9aa3b2)}"
+    "input{font:inherit;width:100%;box-sizing:border-box;padding:.5em;margin:.3em 0 .8em;border-radius:7px;"
+    "border:1px solid light-dark(#8a93a3,#5d6675);background:transparent;color:inherit}"
+    "button{font:inherit;font-weight:600;padding:.5em 1.2em;cursor:pointer;border:0;border-radius:7px;"
+    "background:light-dark(#2f4fc7,#8fa5ff);color:light-dark(#ffffff,#10131a)}"
+    ":focus-visible{outline:2px solid light-dark(#2f4fc7,#8fa5ff);outline-offset:2px}"
+    ".problem{color:light-dark(#c02a2a,#ff8c8c)}"
 )
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_PAGE_STYLE.encode()).digest()).decode()
 _PAGE_POLICY = (
@@ -54,7 +63,8 @@ _LINK_EXPIRED = "This link has expired or was used already."
 _KEY_REFUSED = "API key missing or invalid."
 # The form posts to the address of the page, so that the browser comes back to the screen after the `#`.
 _KEY_FORM = """<form method="post"><label>API key or sign-in link<br>
-<input name="key" type="password" required autocomplete="current-password"></label>
+<input name="key" type="password" required autofocus
+autocomplete="current-password"></label>
 <button>Sign in</button></form>
 <p>Run <code>timewright dashboard</code> for a sign-in link,
 or <code>timewright key create</code> for a key.</p>"""
@@ -313,6 +323,7 @@ def html_page(text: str, *, status: int, has_form: bool = False) -> Response:
     """A small page without scripts; `text` is HTML, `has_form` if it has a form to send."""
     page = (
         "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='color-scheme' content='light dark'>"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         f"<title>{escape('Timewright')}</title><style>{_PAGE_STYLE}</style><main><h1>Timewright</h1>"
         f"<div>{text}</div></main></html>"
     )

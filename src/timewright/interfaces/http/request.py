@@ -155,7 +155,7 @@ def build_payload(
     if route.input_from == "body":
         for name in payload.keys() - _ALSO_IN_QUERY:
             raise InvalidInput(
-                f"{name} is in the query",
+                f"field {name} is in the query of the URL",
                 field=name,
                 rule="writes take a JSON body; only dry_run and reason may be in the query",
                 fix=f'{{"{name}": …}} in the body',
@@ -224,9 +224,9 @@ def read_body(raw: bytes, content_type: str | None) -> dict[str, Any]:
         raise HttpProblem(
             400,
             "invalid_json",
-            f"the body is not valid JSON: {why}",
+            f"the body is not valid JSON: {why}" if raw.strip() else "the body is empty",
             rule="one JSON object in UTF-8, without duplicate keys",
-            fix='{"name": "nightly-report"}',
+            fix='{"name": "nightly-report"}' if raw.strip() else "{}, or leave Content-Type out",
         ) from None
     if not isinstance(data, dict):
         raise InvalidInput("the body is not a JSON object", rule="a JSON object with fields", fix="{}")

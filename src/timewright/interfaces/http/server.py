@@ -6,6 +6,7 @@ import asyncio
 import errno
 import socket
 import threading
+from contextlib import suppress
 from typing import Any
 
 import uvicorn
@@ -128,8 +129,9 @@ class UvicornServer(uvicorn.Server):
         """Run until stopped."""
         self.stop_event = asyncio.Event()
         while not self.should_exit:
-            # Tick 0 renews the Date header.
-            await self.on_tick(0)
+            # Tick 0 renews the Date header. Python cannot read a clock that shows the year 2999.
+            with suppress(OverflowError):
+                await self.on_tick(0)
             try:
                 await asyncio.wait_for(self.stop_event.wait(), DATE_REFRESH_S)
             except TimeoutError:

@@ -60,7 +60,10 @@ class ToolCalls:
         if operation is None or operation.scope not in context.caller.scopes:
             raise _tool_not_found(tool, context)
         request = _request(operation, arguments)
-        is_full = operation.read_only and request.pop("full", False) is True
+        # The payload of a lease is the work itself, and no other call hands it out again.
+        is_full = operation.name == "queue lease"
+        if operation.read_only:
+            is_full = request.pop("full", False) is True
         _reject_cut_text(operation, request)
         is_dry_run = bool(request.get("dry_run"))
         now, actor = SystemClock().now(), f"{context.namespace}/{context.caller.actor}"
@@ -73,8 +76,8 @@ class ToolCalls:
         texts, confirm = [to_json(shown)], ""
         if find_cut_mark(shown) is not None and find_cut_mark(answer) is None:
             texts.append(
-                f"texts over {MAX_TEXT_CHARS} characters are cut here; the structured content has them whole"
-                + (", and so has the same call with full: true" if operation.read_only else "")
+                f"texts over {MAX_TEXT_CHARS} characters are cut here; the structured content has them whole,"
+                f" and so has {'the same call' if operation.read_only else 'any that reads'} with full: true"
             )
         if is_destructive(operation) and is_dry_run:
             confirm = confirmations.token(operation.name, arguments, actor=actor, now=now)

@@ -17,6 +17,10 @@ VALID_FOR = timedelta(minutes=5)
 _NOT_SIGNED = frozenset({"dry_run", "confirm", "reason"})
 
 
+class NotConfirmed(NotAllowed):
+    """A destructive call has no valid confirmation token."""
+
+
 class Confirmations:
     """Creates and checks confirmation tokens.
 
@@ -57,8 +61,8 @@ class Confirmations:
         return self._sign(f"confirm\n{text}")[:16]
 
 
-def _not_confirmed(message: str, given: str) -> NotAllowed:
-    return NotAllowed(
+def _not_confirmed(message: str, given: str) -> NotConfirmed:
+    return NotConfirmed(
         message,
         field="confirm",
         value=given or None,

@@ -25,16 +25,16 @@ async def ask_for_confirmation(
     """Return the arguments of a destructive call, with a confirmation if the person gave it.
 
     A client of the newest protocol version gets a question back, and repeats the call with the answer and the
-    token in its state; other clients are asked on their connection. A client that cannot ask gets its
-    arguments back unchanged, and is told to use a dry run and a token instead.
+    token in its state; without the answer it is asked again. Other clients are asked on their connection. A
+    client that cannot ask gets its arguments back, and is told to use a dry run and a token instead.
     """
     arguments = dict(params.arguments or {})
     capabilities = ctx.session.client_capabilities
     if capabilities is None or capabilities.elicitation is None:
         return arguments
-    if params.request_state is not None:
-        answer = (params.input_responses or {}).get(ANSWER)
-        return _confirmed(arguments, answer, token=params.request_state)
+    given = (params.input_responses or {}).get(ANSWER)
+    if params.request_state is not None and given is not None:
+        return _confirmed(arguments, given, token=params.request_state)
     preview = await anyio.to_thread.run_sync(partial(call, {**arguments, "dry_run": True}))
     question = types.ElicitRequestFormParams(
         message=_question(params.name, preview), requested_schema=_SCHEMA

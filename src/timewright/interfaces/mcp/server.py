@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from importlib.metadata import version
 from typing import Any
 
 import anyio.to_thread
@@ -20,7 +19,7 @@ from msgspec.structs import replace
 from timewright.errors import TimewrightError
 from timewright.interfaces.mcp import prompts, resources
 from timewright.interfaces.mcp.calls import ToolCalls, needs_confirmation, to_json
-from timewright.interfaces.mcp.confirm import Confirmations, shared_confirmations
+from timewright.interfaces.mcp.confirm import Confirmations, NotConfirmed, shared_confirmations
 from timewright.interfaces.mcp.elicitation import ask_for_confirmation
 from timewright.interfaces.mcp.tasks import add_task_methods, as_task, supports_tasks
 from timewright.interfaces.mcp.tools import ToolDescription, tools_for
@@ -29,6 +28,7 @@ from timewright.operations import OperationContext
 from timewright.operations.access.callers import Caller
 from timewright.operations.text_safety import sanitize
 from timewright.ports import RunHandle
+from timewright.ports.host_info import package_version
 
 # Returns the operation context of an HTTP request, or of None on stdio.
 ContextProvider = Callable[[Any], OperationContext]
@@ -61,7 +61,7 @@ def make_server(
     handlers = _Handlers(context_provider, parse_toolsets(tools), caller)
     server: Server[Any] = Server(
         "timewright",
-        version=version("timewright"),
+        version=package_version(),
         title="Timewright",
         description="A persistent scheduler: every occurrence decided once, every decision explained.",
         instructions=INSTRUCTIONS,
@@ -128,6 +128,9 @@ class _Handlers:
                 tests.stop()
                 raise
         except TimewrightError as error:
+            if params.request_state is not None and isinstance(error, NotConfirmed):
+                # The protocol demands this error for a state that the server did not issue for this call.
+                raise _protocol_error(error) from None
             return _error_result(error)
 
     async def list_resources(self, ctx: Any, params: Any) -> types.ListResourcesResult:
@@ -201,9 +204,13 @@ def _as_protocol_error(**data: str) -> Iterator[None]:
     try:
         yield
     except TimewrightError as error:
-        raise MCPError(
-            code=types.INVALID_PARAMS, message=sanitize(error.explain()), data={**_problem(error), **data}
-        ) from None
+        raise _protocol_error(error, **data) from None
+
+
+def _protocol_error(error: TimewrightError, **data: str) -> MCPError:
+    return MCPError(
+        code=types.INVALID_PARAMS, message=sanitize(error.explain()), data={**_problem(error), **data}
+    )
 
 
 def mcp_tool(one: ToolDescription) -> types.Tool:

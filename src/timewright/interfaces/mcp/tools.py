@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from timewright.interfaces.cli.option_help import help_for
-from timewright.interfaces.mcp.toolsets import CORE_FIELDS, FIND_OPERATION, TOOLSETS, is_listed
+from timewright.interfaces.mcp.toolsets import FIND_OPERATION, SHOWN_FIELDS, TOOLSETS, is_listed
 from timewright.operations import Operation, operations
 from timewright.operations.access.callers import Caller
 from timewright.operations.json_schemas import Schema, answer_schema, request_schema
@@ -47,8 +47,10 @@ OPEN_WORLD = frozenset({"schedule test", "channel test", "calendar refresh"})
 NAME_KEYWORDS = frozenset({"properties", "$defs"})
 OMITTED_KEYWORDS = frozenset({"minLength", "maxLength", "additionalProperties"})
 DURATION = "a duration: 90s, 15m, 1h30m, 7d or PT15M"
-# A schema without a type is less portable: some clients reject it.
+# A schema without a type, or with a list of types, is less portable: some clients reject it.
 ANY_VALUE: Schema = {"anyOf": [{"type": kind} for kind in ("string", "object", "array", "number", "boolean")]}
+ANY_JSON: Schema = {"anyOf": [*ANY_VALUE["anyOf"], {"type": "null"}]}
+TYPE_KEYWORDS = frozenset({"type", "anyOf", "$ref", "enum", "const"})
 CONFIRM: Schema = {"type": "string", "description": "token of the same call with dry_run, e.g. 5f1c09ab…"}
 MAX_EXAMPLE_CHARS = 60
 # Texts for the fields of core tools, shorter than those of the command line.
@@ -58,6 +60,7 @@ CORE_HELP = {
     "every": "interval or phrase, e.g. 15m, weekdays at 9am Europe/Berlin",
     "cron": "5 fields, e.g. 0 9 * * 1-5",
     "schedule create at": "run once at, e.g. tomorrow 9am, 2026-12-25T09:00Z",
+    "reminder set zone": "zone of at, every and cron, e.g. Europe/Berlin",
     "at": "instant, e.g. 2026-12-25T09:00Z",
     "until": "instant, e.g. tomorrow 8am",
     "zone": "time zone, e.g. Europe/Berlin",
@@ -68,8 +71,8 @@ CORE_HELP = {
     "overlap": "while one still runs, e.g. skip",
     "schedule": "name or id, e.g. nightly-report",
     "run": "run id, e.g. run_01J9ZK…",
-    "dry_run": "only show what would happen, e.g. true",
-    "reason": "why, stored with the change, e.g. maintenance",
+    "dry_run": "change nothing, e.g. true",
+    "reason": "why, e.g. maintenance",
     "name_starts": "start of the name, e.g. orders-",
     "cursor": "cursor of the last page, e.g. eyJ…",
     "limit": "rows, e.g. 20",
@@ -165,12 +168,12 @@ def _find_tool() -> ToolDescription:
 
 
 def _input_schema(operation: Operation[Any]) -> Schema:
-    """Return the schema of a request; a core tool shows only its most used fields."""
+    """Return the schema of a request; a core tool and a preview show only their most used fields."""
     schema: Schema = _shorten(request_schema(operation))
     # The description is that of the tool.
     del schema["description"]
     fields: dict[str, Schema] = schema["properties"]
-    shown = CORE_FIELDS.get(operation.name)
+    shown = SHOWN_FIELDS.get(operation.name)
     if shown is not None:
         fields = {name: _simple(fields.get(name, {"type": "string"})) for name in shown}
         schema = {"type": "object", "properties": fields, "required": schema.get("required", [])}
@@ -184,6 +187,8 @@ def _input_schema(operation: Operation[Any]) -> Schema:
 
 def _simple(field: Schema) -> Schema:
     """Return a field without what a caller may leave out: null, and the parts of a complex value."""
+    if field.get("anyOf") == ANY_JSON["anyOf"]:
+        return ANY_VALUE
     choices = [one for one in field.get("anyOf", [field]) if one != {"type": "null"} and "$ref" not in one]
     plain = choices[0] if choices else {"type": "string"}
     shown = {name: value for name, value in plain.items() if name in ("type", "enum", "description")}
@@ -224,13 +229,15 @@ def _kind(field: Schema, defs: Mapping[str, Schema]) -> Schema:
 
 
 def _shorten(schema: Any) -> Any:
-    """Return a schema without keywords that use many tokens and tell a model little."""
+    """Return a schema without keywords that use many tokens and tell a model little, and with its types."""
     if isinstance(schema, list):
         return [_shorten(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
     if schema.get("description") == DURATION:
         schema = {**schema, "description": "such as 90s, 15m, 7d"}
+    if TYPE_KEYWORDS.isdisjoint(schema):
+        return {**schema, **ANY_JSON}
     return {
         name: {key: _shorten(one) for key, one in value.items()} if name in NAME_KEYWORDS else _shorten(value)
         for name, value in schema.items()

@@ -51,6 +51,16 @@ CORE_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "reminder set": ("text", "at", "after", "every", "cron", "zone"),
     }
 )  # fmt: skip
+# A preview takes every field of a schedule; these decide when it runs.
+SHOWN_FIELDS = MappingProxyType(
+    {
+        **CORE_FIELDS,
+        "schedule next": (
+            "schedule", "count", "after", "every", "cron", "rrule", "once", "zone", "start_at", "end_at",
+            "max_runs", "calendar",
+        ),
+    }
+)  # fmt: skip
 _PLAN_NOUNS = frozenset({"hint", "analysis", "calendar", "budget", "provider", "limit"})
 _PLAN_WORDS = frozenset(
     {"forecast", "simulate", "replay", "lint", "plan", "apply", "diff", "export", "import", "move"}

@@ -15,7 +15,7 @@ from timewright.core.input.decode import decode
 from timewright.core.input.input_errors import check_name, input_error
 from timewright.core.zones import name_of_zone
 from timewright.errors import Conflict, InvalidInput, NotAllowed, NotFound, TimewrightError
-from timewright.interfaces.python.resources import UnknownMethod
+from timewright.interfaces.python.resources import PLURALS, UnknownMethod
 from timewright.operations import operations
 from timewright.operations.definitions.programs import EditRule, Program
 from timewright.operations.request_parsing import parse_request
@@ -68,8 +68,10 @@ def unknown_attribute(thing: object, name: str) -> AttributeError:
         return AttributeError(name)  # Python and its tools probe such names
     known = [one for one in dir(thing) if not one.startswith("_")]
     near = get_close_matches(name, known, n=1, cutoff=0.7)
-    fix = REPLACEMENTS.get(name) or (
-        f"did you mean app.{near[0]}?" if near else "dir(app) lists the attributes"
+    fix = (
+        REPLACEMENTS.get(name)
+        or _operation_named(name)
+        or (f"did you mean app.{near[0]}?" if near else "dir(app) lists the attributes")
     )
     return UnknownMethod(
         f"{type(thing).__name__} has no attribute {name!r}",
@@ -78,6 +80,18 @@ def unknown_attribute(thing: object, name: str) -> AttributeError:
         rule="an attribute or method of the scheduler",
         fix=fix,
     )
+
+
+def _operation_named(verb: str) -> str:
+    """Return the call of an operation that has this verb, of a schedule or a run if there is one."""
+    first = {"schedule": 0, "run": 1}
+    known = sorted(operations, key=lambda one: first.get(one.noun, 2))
+    if any(one.name == verb for one in known):
+        return f'app.call("{verb}")'
+    for one in known:
+        if one.verb == verb and one.noun in PLURALS:
+            return f"app.{PLURALS[one.noun]}.{verb}(…)"
+    return ""
 
 
 def name_for(function: Callable[..., Any], name: str | None) -> str:
@@ -98,7 +112,7 @@ def name_for(function: Callable[..., Any], name: str | None) -> str:
 
 def check_options(store: Any, *, clock: Any, observers: Any, namespace: Any) -> None:
     """Check the arguments of a scheduler before anything is opened."""
-    if not isinstance(store, str | os.PathLike):
+    if not isinstance(store, str | os.PathLike) or not str(store).strip():
         rule, fix = "a path, sqlite:///file or postgresql://…", 'Scheduler("timewright.db")'
         raise input_error("store", store, "is not a store", rule=rule, fix=fix)
     if clock is not None and not (hasattr(clock, "now") and hasattr(clock, "monotonic")):

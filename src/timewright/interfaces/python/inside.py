@@ -21,6 +21,15 @@ from timewright.wiring.outbox import Outbox
 OFFERED = ("schedule run", "schedule create", "queue add", "workflow run")
 
 _DRIVER_URL = "postgresql+psycopg://… (pip install 'psycopg[binary]')"
+_ONE_CONNECTION = "with engine.begin() as connection:, with pool.connection() as connection:"
+_SOURCES_OF_CONNECTIONS = {
+    f"{package}.{name}"
+    for package, names in {
+        "sqlalchemy": ("Engine", "AsyncEngine", "sessionmaker", "async_sessionmaker"),
+        "psycopg_pool": ("BasePool",),
+    }.items()
+    for name in names
+}
 _SYNC_SQLITE = "open the transaction with sqlite3 in a thread: await asyncio.to_thread(work)"
 
 
@@ -188,6 +197,8 @@ def _psycopg_connection(connection: Any) -> Any:
     kinds = _kinds(connection)
     if "psycopg.BaseConnection" in kinds or "sqlite3.Connection" in kinds:
         return connection
+    if kinds & _SOURCES_OF_CONNECTIONS:
+        raise _wrong_kind(connection, f"{type(connection).__name__} is not a connection", _ONE_CONNECTION)
     name = next(iter(type(connection).__module__.split(".")), "")
     fix = _SYNC_SQLITE if name == "aiosqlite" else _DRIVER_URL
     raise _wrong_kind(connection, f"{name} connections cannot be used", fix)

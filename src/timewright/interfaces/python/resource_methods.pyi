@@ -236,7 +236,7 @@ class Queues:
         """Show what a queue would lease now, and what waits and why; nothing changes."""
     def policy_check(self, *, file: Any) -> PolicyDifferenceList:
         """Check a policy file and show what it would change; nothing is stored."""
-    def policy_set(self, queue: str, *, reason: str = ..., dry_run: bool = ..., max_concurrent: int = ..., max_attempts: int = ..., lease: timedelta | str = ..., backoff: Any = ..., exhausted: str = ..., ageing: timedelta | str | None = ..., limits: Sequence[Any] = ...) -> QueuePolicyDetail:
+    def policy_set(self, queue: str, *, reason: str = ..., dry_run: bool = ..., max_running: int = ..., max_attempts: int = ..., lease: timedelta | str = ..., backoff: Any = ..., exhausted: str = ..., ageing: timedelta | str | None = ..., limits: Sequence[Any] = ...) -> QueuePolicyDetail:
         """Change the policy of a queue, effective at once."""
     def policy_show(self, queue: str) -> QueuePolicyDetail:
         """Show the policy of a queue; without one, the default policy."""
@@ -374,7 +374,7 @@ class Workflows:
         """List the workflows of the namespace, each with its newest version and its schedules."""
     def pause(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Pause a workflow run: no further steps start, active ones continue, its time limit stops."""
-    def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., version: int = ..., description: str = ..., steps: Sequence[Any] = ..., input: Mapping[str, Any] = ..., time_limit: timedelta | str | None = ..., deadline: timedelta | str | None = ..., executor: Any = ..., schedules: Sequence[Mapping[str, Any]] = ...) -> DeployedWorkflow:
+    def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., version: int = ..., description: str = ..., steps: Sequence[Any] = ..., input: Mapping[str, Any] = ..., input_types: Mapping[str, Any] = ..., time_limit: timedelta | str | None = ..., deadline: timedelta | str | None = ..., executor: Any = ..., schedules: Sequence[Mapping[str, Any]] = ...) -> DeployedWorkflow:
         """Store a new version of a workflow and deploy its schedules; the same again changes nothing."""
     def reject(self, workflow: str, *, reason: str = ..., dry_run: bool = ..., version: int | None = ...) -> DeployedWorkflow:
         """Reject a version that an agent wrote: it stays and never runs; agents cannot."""
@@ -440,7 +440,7 @@ class Alerts:
         """Set thresholds for a group, the namespace or the installation; a schedule has its own in `alerts`."""
 
 class Channels:
-    def create(self, channel: str, *, reason: str = ..., dry_run: bool = ..., to: Any, sign_with: str = ..., events: Sequence[str] = ..., kinds: Sequence[str] = ..., severities: Sequence[str] = ..., schedules: Sequence[str] = ..., groups: Sequence[str] = ..., link: str = ...) -> ChannelDetail:
+    def create(self, channel: str, *, reason: str = ..., dry_run: bool = ..., to: Any, sign_with: str | None = ..., events: Sequence[str] = ..., kinds: Sequence[str] = ..., severities: Sequence[str] = ..., schedules: Sequence[str] = ..., groups: Sequence[str] = ..., link: str = ...) -> ChannelDetail:
         """Create or replace a channel; it gets what happens from now on."""
     def delete(self, channel: str, *, reason: str = ..., dry_run: bool = ...) -> DeletedChannel:
         """Delete a channel; messages that wait are cancelled."""
@@ -576,7 +576,7 @@ class AsyncQueues:
         """Show what a queue would lease now, and what waits and why; nothing changes."""
     async def policy_check(self, *, file: Any) -> PolicyDifferenceList:
         """Check a policy file and show what it would change; nothing is stored."""
-    async def policy_set(self, queue: str, *, reason: str = ..., dry_run: bool = ..., max_concurrent: int = ..., max_attempts: int = ..., lease: timedelta | str = ..., backoff: Any = ..., exhausted: str = ..., ageing: timedelta | str | None = ..., limits: Sequence[Any] = ...) -> QueuePolicyDetail:
+    async def policy_set(self, queue: str, *, reason: str = ..., dry_run: bool = ..., max_running: int = ..., max_attempts: int = ..., lease: timedelta | str = ..., backoff: Any = ..., exhausted: str = ..., ageing: timedelta | str | None = ..., limits: Sequence[Any] = ...) -> QueuePolicyDetail:
         """Change the policy of a queue, effective at once."""
     async def policy_show(self, queue: str) -> QueuePolicyDetail:
         """Show the policy of a queue; without one, the default policy."""
@@ -714,7 +714,7 @@ class AsyncWorkflows:
         """List the workflows of the namespace, each with its newest version and its schedules."""
     async def pause(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Pause a workflow run: no further steps start, active ones continue, its time limit stops."""
-    async def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., version: int = ..., description: str = ..., steps: Sequence[Any] = ..., input: Mapping[str, Any] = ..., time_limit: timedelta | str | None = ..., deadline: timedelta | str | None = ..., executor: Any = ..., schedules: Sequence[Mapping[str, Any]] = ...) -> DeployedWorkflow:
+    async def put(self, name: str = ..., *, reason: str = ..., dry_run: bool = ..., version: int = ..., description: str = ..., steps: Sequence[Any] = ..., input: Mapping[str, Any] = ..., input_types: Mapping[str, Any] = ..., time_limit: timedelta | str | None = ..., deadline: timedelta | str | None = ..., executor: Any = ..., schedules: Sequence[Mapping[str, Any]] = ...) -> DeployedWorkflow:
         """Store a new version of a workflow and deploy its schedules; the same again changes nothing."""
     async def reject(self, workflow: str, *, reason: str = ..., dry_run: bool = ..., version: int | None = ...) -> DeployedWorkflow:
         """Reject a version that an agent wrote: it stays and never runs; agents cannot."""
@@ -780,7 +780,7 @@ class AsyncAlerts:
         """Set thresholds for a group, the namespace or the installation; a schedule has its own in `alerts`."""
 
 class AsyncChannels:
-    async def create(self, channel: str, *, reason: str = ..., dry_run: bool = ..., to: Any, sign_with: str = ..., events: Sequence[str] = ..., kinds: Sequence[str] = ..., severities: Sequence[str] = ..., schedules: Sequence[str] = ..., groups: Sequence[str] = ..., link: str = ...) -> ChannelDetail:
+    async def create(self, channel: str, *, reason: str = ..., dry_run: bool = ..., to: Any, sign_with: str | None = ..., events: Sequence[str] = ..., kinds: Sequence[str] = ..., severities: Sequence[str] = ..., schedules: Sequence[str] = ..., groups: Sequence[str] = ..., link: str = ...) -> ChannelDetail:
         """Create or replace a channel; it gets what happens from now on."""
     async def delete(self, channel: str, *, reason: str = ..., dry_run: bool = ...) -> DeletedChannel:
         """Delete a channel; messages that wait are cancelled."""

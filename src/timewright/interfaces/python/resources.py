@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
@@ -90,6 +90,13 @@ class Resource:
         method.__doc__ = docstring_of(name)
         method.__dict__["__signature__"] = signature_of(name)
         return method
+
+    def __getitem__(self, _: object) -> NoReturn:
+        """Answer `app.schedules["a"]` and `for one in app.schedules` with what to write."""
+        plural = PLURALS[self._noun]
+        calls = [f"app.{plural}.{verb}" for verb in ("list", "get") if verb in dir(self)]
+        what = " and ".join(f"{call}(…)" if call.endswith("get") else f"{call}().{plural}" for call in calls)
+        raise TypeError(f"app.{plural} is not a list or a mapping; write {what or 'one of its methods'}")
 
     def __dir__(self) -> list[str]:
         known = [operation.name.split() for operation in operations if operation.noun]

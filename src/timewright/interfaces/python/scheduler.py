@@ -21,14 +21,13 @@ from timewright.clocks import system_zone
 from timewright.core.moments import as_duration, check_duration
 from timewright.core.sensitive_keys import redact_store_url
 from timewright.core.target import Isolation
-from timewright.errors import NotFound, StoreUnavailable
+from timewright.errors import NotFound, StoreUnavailable, TimewrightError
 from timewright.interfaces.program import program_beside_python
 from timewright.interfaces.python.agent_tools import AgentMethods
 from timewright.interfaces.python.checks import (
     already_declared,
     check_may_start,
     check_options,
-    checked_calendar,
     checked_program,
     checked_settings,
     name_for,
@@ -48,9 +47,10 @@ from timewright.interfaces.python.results import (
     result_of,
     timeout_seconds,
 )
+from timewright.interfaces.python.spelling import spell_as_keywords
 from timewright.interfaces.python.stop_signal import StopSignal, stop_at_exit, stop_previous
 from timewright.interfaces.python.web import WebMethods
-from timewright.interfaces.python.workflow_builder import WorkflowDecorator
+from timewright.interfaces.python.workflow_builder import DefinitionDecorators
 from timewright.operations import operations
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.definitions.programs import EditRule, save_declarations
@@ -81,7 +81,9 @@ _LOGGER = logging.getLogger("timewright")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Scheduler(Resources, EventDecorators, WorkflowDecorator, WebMethods, TransactionMethods, AgentMethods):
+class Scheduler(
+    Resources, EventDecorators, DefinitionDecorators, WebMethods, TransactionMethods, AgentMethods
+):
     """A scheduler that runs inside this process, without a server.
 
     Declared schedules belong to the program `name`. With `declares_all`, what no live instance of the program
@@ -117,7 +119,7 @@ class Scheduler(Resources, EventDecorators, WorkflowDecorator, WebMethods, Trans
         self.listeners = Listeners(self._name_of)
         self._observers: tuple[Observer, ...] = (*observers, self.listeners)
         self._declared: dict[str, dict[str, Any]] = {}
-        self._calendars: dict[str, dict[str, Any]] = {}
+        self._definitions: dict[tuple[str, str], dict[str, Any]] = {}
         self._unsaved: set[str] = set()
         self._valid_shapes: set[str] = set()
         self._stop_at_exit = partial(stop_at_exit, weakref.ref(self))
@@ -162,9 +164,10 @@ class Scheduler(Resources, EventDecorators, WorkflowDecorator, WebMethods, Trans
         """Call an operation by its name: `app.call("doctor")`. The answer is a typed value."""
         try:
             return own_copy(operations[operation].perform_payload(self._context(), request))
-        except NotFound as error:
-            if error.field == "schedule" and error.value in self._unsaved:
+        except TimewrightError as error:
+            if isinstance(error, NotFound) and error.field == "schedule" and error.value in self._unsaved:
                 raise not_saved_yet(str(error.value)) from None
+            spell_as_keywords(error, operation)
             raise
 
     def schedule(
@@ -182,6 +185,8 @@ class Scheduler(Resources, EventDecorators, WorkflowDecorator, WebMethods, Trans
         fields; `args` are the arguments of the function.
         """
         policies: dict[str, Any] = {**fields}
+        if callable(policies.get("after")):
+            policies["after"] = schedule_name(policies["after"], self.registry)
         when = encode_trigger(trigger) if trigger is not None else None
 
         def declare(function: F) -> F:
@@ -197,12 +202,6 @@ class Scheduler(Resources, EventDecorators, WorkflowDecorator, WebMethods, Trans
             return function
 
         return declare
-
-    def calendar(self, name: str, **fields: Any) -> None:
-        """Declare a calendar: `app.calendar("holidays", yearly=["12-25"])`; see `help(app.calendars.put)`."""
-        self._calendars[name] = checked_calendar(name, fields)
-        if self.is_running:
-            self.call("calendar put", **self._calendars[name])
 
     @overload
     def task(self, name: F) -> F: ...
@@ -378,14 +377,14 @@ class Scheduler(Resources, EventDecorators, WorkflowDecorator, WebMethods, Trans
         """Save all that is declared in one transaction; an invalid part leaves the store unchanged."""
 
         def save(nested: OperationContext) -> None:
-            for request in self._calendars.values():
-                operations["calendar put"](nested, request)
+            for (operation, _), request in sorted(self._definitions.items()):
+                operations[operation].perform_payload(nested, request)
             save_declarations(nested, self.program, self._declared, instance=instance)
 
         in_transaction(context, save)
 
     def _save_declared(self) -> None:
-        if self._unsaved or self._calendars or self.program.declares_all:
+        if self._unsaved or self._definitions or self.program.declares_all:
             self.save_declarations(self._context(), instance=self.instance.instance_id)
         self._unsaved.clear()
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, get_type_hints
+from typing import Any, Protocol, get_type_hints, overload
 
 import msgspec
 
 from timewright.core.workflow import WorkflowSpec, decode_workflow
 from timewright.core.workflow.spec import REFERENCE_KEY
 from timewright.errors import InvalidInput, InvalidWorkflow
+from timewright.interfaces.python.checks import checked_calendar
 
 
 class Reference:
@@ -114,7 +115,10 @@ class _Operations(Protocol):
 
 
 class WorkflowDefinition:
-    """A workflow in code: `check()` it, `put()` it, `run()` it. `value` is what a file would say."""
+    """A workflow in code: `check()` it, `run()` it. `value` is what a file would say.
+
+    The start of the scheduler stores it, as it does for schedules; `put()` does that at once.
+    """
 
     def __init__(self, app: _Operations, name: str, build: Callable[..., Any], **fields: Any) -> None:
         self._app = app
@@ -127,7 +131,14 @@ class WorkflowDefinition:
         steps: list[dict[str, Any]] = []
         build(WorkflowBuilder(steps), **{one.name: Reference(f"input.{one.name}") for one in parameters})
         given = {one.name: one.default for one in parameters if one.default is not one.empty}
-        self.value: dict[str, Any] = {"name": name, "input": given, "steps": steps, **fields}
+        types = {one.name: _input_type(self._types.get(one.name, Any)) for one in parameters}
+        self.value: dict[str, Any] = {
+            "name": name,
+            "input": given,
+            **({"input_types": types} if types else {}),
+            "steps": steps,
+            **fields,
+        }
 
     def check(self) -> WorkflowSpec:
         """Return the checked workflow, or raise InvalidWorkflow with the path to the fault."""
@@ -166,22 +177,53 @@ class WorkflowDefinition:
         )
 
 
-class WorkflowDecorator:
-    """The decorator `@app.workflow`."""
+class DefinitionDecorators:
+    """Calendars and workflows in code. The next start stores them; at once if the scheduler has started."""
+
+    def calendar(self: Any, name: str, **fields: Any) -> None:
+        """Declare a calendar: `app.calendar("holidays", yearly=["12-25"])`; see `help(app.calendars.put)`."""
+        self._define("calendar put", checked_calendar(name, fields))
+
+    def _define(self: Any, operation: str, request: dict[str, Any]) -> None:
+        self._definitions[operation, request["name"]] = request
+        if self.is_running:
+            self.call(operation, **request)
+
+    @overload
+    def workflow(self, name: Callable[..., Any]) -> WorkflowDefinition: ...
+    @overload
+    def workflow(
+        self, name: str | None = None, **fields: Any
+    ) -> Callable[[Callable[..., Any]], WorkflowDefinition]: ...
 
     def workflow(
-        self: Any, name: str | None = None, **fields: Any
-    ) -> Callable[[Callable[..., Any]], WorkflowDefinition]:
+        self: Any, name: Callable[..., Any] | str | None = None, **fields: Any
+    ) -> WorkflowDefinition | Callable[[Callable[..., Any]], WorkflowDefinition]:
         """Make a workflow of a function that adds its steps to the builder it is given.
 
         Its other parameters, with their types and defaults, are the input. `fields` are those of a file:
         `time_limit`, `deadline`, `description`, `schedules`.
         """
+        given = name if isinstance(name, str) else ""
 
         def declare(build: Callable[..., Any]) -> WorkflowDefinition:
-            return WorkflowDefinition(self, name or build.__name__.replace("_", "-"), build, **fields)
+            made = WorkflowDefinition(self, given or build.__name__.replace("_", "-"), build, **fields)
+            self._define("workflow put", made.value)
+            return made
 
-        return declare
+        return declare(name) if callable(name) else declare
+
+
+_INPUT_TYPES = {"string": "text", "array": "list"}
+
+
+def _input_type(annotation: Any) -> str:
+    """The type of an input in a file; one that a file cannot say is `any`."""
+    try:
+        found = msgspec.json.schema(annotation).get("type", "any")
+    except TypeError:
+        return "any"
+    return _INPUT_TYPES.get(found, found) if isinstance(found, str) and found != "null" else "any"
 
 
 def _to_json(value: Any) -> Any:

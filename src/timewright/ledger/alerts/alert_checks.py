@@ -19,12 +19,12 @@ from timewright.core.alerts.incidents import (
     IncidentKey,
 )
 from timewright.core.moments import DAY, HOUR, SECOND, format_duration
-from timewright.core.run.needs import needs_of_schedule
+from timewright.core.run.needs import Offer, needs_of_schedule
 from timewright.core.schedule.pauses import Pause, PauseScope
 from timewright.core.schedule.schedule import Schedule
 from timewright.errors import UnreadableRow
 from timewright.ledger.pauses import ACCEPT_CLOCK, CLOCK, PauseLookup
-from timewright.ledger.records.instances import InstanceRecord
+from timewright.ledger.records.instances import OFFER, InstanceRecord
 from timewright.ports import ScheduleRecord, Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE, AlertRow
 
@@ -36,7 +36,6 @@ MAX_ROWS = 1000
 # A missed occurrence is a finding for this long.
 MISSED_WINDOW = HOUR
 SILENT_AFTER = 50 * SECOND
-INSTANCES = "timewright instance list"
 _SCHEDULE_SOURCES = ("failing", "late", "missed", "parked_schedule", "parked_run", "ready", "watched")
 _KINDS = {
     "failing": ("failed",),
@@ -89,6 +88,7 @@ class AlertInput:
         self.instances = [
             (row.at, msgspec.json.decode(row.extra, type=InstanceRecord)) for row in self.rows["instance"]
         ]
+        self.replaced = _find_replaced(tx, self.instances)
         ids = {row.subject for source in _SCHEDULE_SOURCES for row in self.rows[source] if row.subject}
         self.records = read_schedules(tx, sorted(ids))
         self.pauses = PauseLookup([_pause(row) for row in self.rows["pause"]], now=now)
@@ -128,6 +128,44 @@ def find_alerts(found: AlertInput) -> Iterator[Alert]:
     yield from _queues(found)
     yield from _instances(found)
     yield from _keys(found)
+
+
+def _find_replaced(tx: Transaction, found: Sequence[tuple[datetime, InstanceRecord]]) -> set[str]:
+    """The silent instances that another one replaced: it started later, for the same program on that host.
+
+    Each replaces one, so that of two workers that died and one that came back, one is still missing.
+    """
+    spare = sorted((one for _, one in found), key=lambda one: one.started_at)
+    offers = _read_offers(tx, found)
+    replaced: set[str] = set()
+    for at, gone in sorted(found, key=lambda pair: pair[1].started_at):
+        taken = None
+        if not gone.stopped:
+            taken = next((one for one in spare if one.started_at > at and _is_same(gone, one, offers)), None)
+        if taken is not None:
+            spare.remove(taken)
+            replaced.add(gone.id)
+    return replaced
+
+
+def _read_offers(tx: Transaction, found: Sequence[tuple[datetime, InstanceRecord]]) -> Mapping[str, Offer]:
+    """What instances offer, by id, if one fell silent before another with a different offer started."""
+    newest = max((one.started_at for _, one in found), default=None)
+    names = sorted({one.offer for _, one in found} - {""})
+    is_needed = any(not one.stopped and newest is not None and newest > at for at, one in found)
+    rows = tx.get_objects(OFFER, namespace=GLOBAL_NAMESPACE, names=names) if is_needed and names else ()
+    return {row.name: msgspec.json.decode(row.body, type=Offer) for row in rows}
+
+
+def _is_same(gone: InstanceRecord, later: InstanceRecord, offers: Mapping[str, Offer]) -> bool:
+    """Whether two instances are of one program: a new version still has some of its functions."""
+    if (gone.host, gone.admit, gone.shard) != (later.host, later.admit, later.shard):
+        return False
+    old, new = offers.get(gone.offer), offers.get(later.offer)
+    if gone.offer == later.offer or old is None or new is None:
+        return gone.offer == later.offer
+    is_same_place = (old.queues, old.labels) == (new.queues, new.labels)
+    return is_same_place and not {*(old.functions or ())}.isdisjoint(new.functions or ())
 
 
 def read_schedules(tx: Transaction, ids: Sequence[str]) -> Mapping[str, ScheduleRecord]:
@@ -179,7 +217,8 @@ def _failing(found: AlertInput) -> Iterator[Alert]:
         over = row.extra == "archived" or (row.extra == "finished" and found.now - row.at > DAY)
         if not over and row.number >= (rules.failed or 1):
             times = "failed" if row.number == 1 else f"failed {row.number} times in a row"
-            yield schedule_alert(found, "failed", record, times, since=row.at)
+            since = record.progress.failing_since or row.at
+            yield schedule_alert(found, "failed", record, times, since=since)
 
 
 def _late(found: AlertInput) -> Iterator[Alert]:
@@ -276,7 +315,7 @@ def _instances(found: AlertInput) -> Iterator[Alert]:
         if one.stopped or not rules.enabled:
             continue
         silent, home = found.now - at, row._replace(namespace=HOME_NAMESPACE)
-        if silent >= (rules.instance_gone or SILENT_AFTER) and not _replaced(one, found.instances):
+        if silent >= (rules.instance_gone or SILENT_AFTER) and one.id not in found.replaced:
             what = f"instance {one.id} on {one.host} has sent no heartbeat for {span(silent)}"
             yield _plain(
                 found, home, ("instance_gone", one.id), what, rules=rules, remedy="timewright instance list"
@@ -293,11 +332,6 @@ def _instances(found: AlertInput) -> Iterator[Alert]:
             what = f"{free} MiB are free where the store of {one.host} is"
             remedy = "free some space, or keep less history: keep_history: 7d"
             yield _plain(found, home, ("store_full", one.host), what, rules=rules, remedy=remedy)
-
-
-def _replaced(gone: InstanceRecord, instances: Iterable[tuple[datetime, InstanceRecord]]) -> bool:
-    """Whether a later instance on the same host took the place of one that is gone."""
-    return any(one.host == gone.host and one.started_at > gone.started_at for _, one in instances)
 
 
 def _keys(found: AlertInput) -> Iterator[Alert]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -31,16 +31,18 @@ from timewright.core.moments import HOUR, MINUTE, SECOND
 from timewright.core.policies.backoff import Ladder
 from timewright.core.policies.policies import Exhausted, LeaseTerms, Retry
 from timewright.core.run.build import build_standalone_run
-from timewright.core.run.run import ExecutionTerms, Reason, Run
+from timewright.core.run.run import ExecutionTerms, Reason, Run, RunState
 from timewright.core.schedule.schedule import Schedule, queue_limit_key
 from timewright.core.target import Deliver, Note
 from timewright.ids import TimedIds
 from timewright.ledger.fact_builders import new_run_facts
-from timewright.ports import Transaction
+from timewright.ports import Launch, RunFilter, Transaction
 from timewright.ports.objects import StoredChannel
 
 CHECK_IN_QUEUE = f"{QUEUE_PREFIX}check-in"
 MADE_BY = "timewright"
+# How many check-ins are searched for one of the same run or schedule.
+MAX_CHECK_INS = 1000
 # More messages of one moment than this become one.
 MAX_SINGLE_MESSAGES = 5
 # What a message shows of the data of a question; the page behind its link shows all of it.
@@ -55,8 +57,11 @@ DELIVERY_RETRY = Retry(
     exhausted=Exhausted.PARK,
     max_wait=timedelta(days=2),
 )
-# A check-in that is an hour late says nothing more.
-CHECK_IN_RETRY = Retry(max_attempts=4, backoff=Ladder(steps=_STEPS[:3]), exhausted=Exhausted.FAIL)
+# A check-in that is an hour late says nothing more. The end of a run waits for the first step while its
+# start is being sent.
+CHECK_IN_RETRY = Retry(
+    max_attempts=4, backoff=Ladder(steps=(SECOND, MINUTE, 5 * MINUTE)), exhausted=Exhausted.FAIL
+)
 _LEASE = LeaseTerms(length=MINUTE, time_limit=45 * SECOND)
 _SEVERITY: dict[str, Severity] = {
     "run-failed": "fail",
@@ -78,7 +83,7 @@ _SENTENCES = {
     "schedule-parked": "is parked until a person acts",
     "schedule-finished": "has finished",
 }
-_CHECK_INS = {
+_CHECK_INS: dict[str, Literal["in_progress", "ok", "failed"]] = {
     "run-leased": "in_progress",
     "run-succeeded": "ok",
     "run-failed": "failed",
@@ -140,7 +145,7 @@ def deliver_messages(tx: Transaction, messages: Sequence[Message], *, identity: 
 
 
 def deliver_questions(
-    tx: Transaction, runs: Sequence[Run], *, to: str, question: str, workflow: str, now: datetime
+    tx: Transaction, questions: Sequence[tuple[Run, str]], *, to: str, workflow: str, now: datetime
 ) -> list[Fact]:
     """Insert the deliveries of steps that wait for an answer, to the channel `to` and those that want them.
 
@@ -162,7 +167,7 @@ def deliver_questions(
                 for name, value in run.payload.get("input", {}).items()
             )[:MAX_SHOWN_FIELDS],
         )
-        for run in runs
+        for run, question in questions
     ]
     channels = tx.read_channels() if messages else ()
     addressed = tuple(
@@ -171,7 +176,7 @@ def deliver_questions(
         else one
         for one in channels
     )
-    identity = f"question:{runs[0].id}" if runs else ""
+    identity = f"question:{questions[0][0].id}" if questions else ""
     return _add(tx, _runs_for(tx, addressed, messages, identity=identity, now=now), now=now)
 
 
@@ -198,6 +203,35 @@ def _add(tx: Transaction, runs: Sequence[Run], *, now: datetime) -> list[Fact]:
 def check_in_run(sender: Ping, *, namespace: str, message: Message, identity: str, now: datetime) -> Run:
     """The delivery of a check-in."""
     return _run(namespace, CHECK_IN_QUEUE, Payload(message=message.to_json(), to=sender), identity, now=now)
+
+
+def check_in_turn(tx: Transaction, launch: Launch) -> Literal["now", "later", "never"]:
+    """Whether a check-in is sent now: a monitor must get the start before the end, and the newest end last.
+
+    A start is left out once the run has ended. An end waits while the start is being sent, and is left out
+    once the end of a later run of the schedule was sent.
+    """
+    assert isinstance(launch.target, Deliver)
+    run_id, to = launch.target.message.run, msgspec.to_builtins(launch.target.to)
+    if to["status"] == "in_progress":
+        run = tx.get_runs([run_id]).get(run_id)
+        return "now" if run is not None and run.state is RunState.LEASED else "never"
+    sent = RunFilter(
+        namespace=launch.namespace,
+        queue=CHECK_IN_QUEUE,
+        state=RunState.SUCCEEDED,
+        since=launch.planned_at,
+        limit=MAX_CHECK_INS,
+    )
+    for later in tx.find_runs(sent).rows:
+        message, other = later.payload["message"], later.payload["to"]
+        is_same = message.get("schedule") == launch.target.message.schedule
+        if is_same and other["status"] != "in_progress" and later.planned_at > launch.planned_at:
+            return "never"
+    under_way = RunFilter(queue=CHECK_IN_QUEUE, state=RunState.LEASED, limit=MAX_CHECK_INS)
+    payloads = (run.payload for run in tx.find_runs(under_way).rows)
+    starts = (one for one in payloads if one["to"].get("status") == "in_progress")
+    return "later" if any(one["message"].get("run") == run_id for one in starts) else "now"
 
 
 def delivery_terms(run: Run, channels: Mapping[tuple[str, str], StoredChannel]) -> ExecutionTerms | None:

@@ -36,12 +36,12 @@ from timewright.ledger.alerts.deliveries import check_in_run, deliver_messages
 from timewright.ledger.replan import Actor
 from timewright.ports import AuditEntry, Ids, RunFilter, ScheduleRecord, Store, Transaction
 from timewright.ports.overview import RecentRun
+from timewright.ports.rows import IncidentFilter, IncidentPrune
 
 CHECK_INTERVAL = MINUTE
 # Clocks of instances differ a little; without this, every other check would come too early.
 TOLERANCE = 5 * SECOND
 KEEP_CLOSED = timedelta(days=90)
-RUNS_READ = 5
 _FACTS = {"opened": IncidentOpened, "repeated": IncidentRepeated, "closed": IncidentClosed}
 _ENDED_BY = {
     "late": "it was admitted",
@@ -54,7 +54,7 @@ _ENDED_BY = {
     "instance_gone": "it is back, or was replaced",
     "clock_stepped": "the clocks agree again",
     "store_full": "there is enough space again",
-    "key_expiring": "the key was replaced or revoked",
+    "key_expiring": "the key was replaced, was revoked, or expired a day ago",
 }
 
 
@@ -137,7 +137,7 @@ def _apply(tx: Transaction, changes: Sequence[IncidentChange], *, now: datetime)
     changed = tx.save_incidents([one.incident for one in detailed if one.event != "opened"], new=False)
     told = [one for one in detailed if one.event == "opened" or (one.event and one.incident.id in changed)]
     if any(one.event == "closed" for one in told):
-        tx.prune_incidents(before=now - KEEP_CLOSED)
+        tx.prune(IncidentPrune(now - KEEP_CLOSED))
     messages = [incident_message(one.incident, one.event or "") for one in told]
     deliver_messages(tx, messages, identity=f"incident:{to_micros(now)}", now=now)
     return tuple(_fact(one, now=now) for one in told)
@@ -148,24 +148,31 @@ def _with_details(tx: Transaction, change: IncidentChange) -> IncidentChange:
     incident = change.incident
     if change.event is None:
         return change
-    runs: Sequence[Run] = ()
+    if change.event == "closed":
+        return IncidentChange(replace(incident, ended_by=_ended_by(tx, incident)), change.event)
+    if incident.kind == "parked" and incident.run:
+        shown = tx.get_runs([incident.run]).get(incident.run)
+    elif incident.kind in ("failed", "parked") and incident.schedule_id:
+        found = (_newest_run(tx, incident, state) for state in (RunState.FAILED, RunState.PARKED))
+        shown = max((one for one in found if one is not None), key=lambda one: one.planned_at, default=None)
+    else:
+        shown = None
+    if shown is not None:
+        incident = replace(incident, run=shown.id, error=shown.error[:2000])
+    return IncidentChange(incident, change.event)
+
+
+def _ended_by(tx: Transaction, incident: Incident) -> str:
     if incident.schedule_id and incident.kind in ("failed", "not_finished", "parked"):
-        runs = tx.find_runs(RunFilter(schedule_id=incident.schedule_id, limit=RUNS_READ)).rows
-    if change.event != "closed":
-        failed = [one for one in runs if one.state in (RunState.FAILED, RunState.PARKED)]
-        if incident.kind in ("failed", "parked") and failed:
-            shown = next((one for one in failed if one.id == incident.run), failed[0])
-            shown = failed[0] if incident.kind == "failed" else shown
-            incident = replace(incident, run=shown.id, error=shown.error[:2000])
-        return IncidentChange(incident, change.event)
-    return IncidentChange(replace(incident, ended_by=_ended_by(incident, runs)), change.event)
-
-
-def _ended_by(incident: Incident, runs: Sequence[Run]) -> str:
-    done = [one for one in runs if one.state is RunState.SUCCEEDED and one.finished_at is not None]
-    if done and done[0].finished_at is not None:
-        return f"{done[0].id} succeeded at {format_instant(done[0].finished_at)}"
+        done = _newest_run(tx, incident, RunState.SUCCEEDED)
+        if done is not None and done.finished_at is not None and done.finished_at >= incident.since:
+            return f"{done.id} succeeded at {format_instant(done.finished_at)}"
     return _ENDED_BY.get(incident.kind, "the schedule was changed, finished or archived")
+
+
+def _newest_run(tx: Transaction, incident: Incident, state: RunState) -> Run | None:
+    rows = tx.find_runs(RunFilter(schedule_id=incident.schedule_id, state=state, limit=1)).rows
+    return rows[0] if rows else None
 
 
 def _check_in(tx: Transaction, found: AlertInput, *, now: datetime) -> None:
@@ -201,7 +208,8 @@ def _fact(change: IncidentChange, *, now: datetime) -> Fact:
 
 def _lock(tx: Transaction, incident_id: str, namespace: str) -> Incident:
     tx.lock("alerts_checked_at")
-    incident = tx.get_incident(incident_id)
+    found = tx.find_incidents(IncidentFilter(incident_id=incident_id)).rows
+    incident: Incident | None = found[0] if found else None
     if incident is None or incident.namespace != namespace or incident.closed_at is not None:
         raise NotFound(
             f"no open incident {incident_id[:60]}",

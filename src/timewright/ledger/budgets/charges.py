@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 
 import msgspec
 from msgspec import Struct
@@ -213,8 +214,8 @@ def settle_charges(tx: Transaction, ended: Sequence[EndedLease], *, now: datetim
         return facts
     budgets = {budget.account_name: budget for found in catalog.budgets.values() for budget in found}
     by_lease = {(one.settlement.run.id, one.settlement.attempt.fence): one for one in ended}
-    charges = tx.get_charges({i for i, _ in by_lease}, open_only=True)
-    still_open = [c for c in charges if (c.run_id, c.fence) in by_lease]
+    charges = chain.from_iterable(tx.get_run_rows(Charge, {i for i, _ in by_lease}).values())
+    still_open = [c for c in charges if c.open and (c.run_id, c.fence) in by_lease]
     tx.close_charges({c: _settled_charge(c, budgets, by_lease[c.run_id, c.fence]) for c in still_open})
     tx.add_charges(_unplanned_charges(tx, catalog, ended, taken={(c.run_id, c.budget) for c in still_open}))
     return facts

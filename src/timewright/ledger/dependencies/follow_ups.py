@@ -27,7 +27,8 @@ from timewright.ledger.dependencies.links import last_upstream_ends
 from timewright.ledger.fact_builders import run_fields, schedule_moved_fact
 from timewright.ledger.lookups import CalendarLookup, lock_readable_schedules
 from timewright.ports import RunChange, ScheduleRecord, Transaction
-from timewright.ports.workflow import FollowUp, Link
+from timewright.ports.rows import RunsWithNeeds
+from timewright.ports.workflow import FollowUp, Link, OpenFollowUps
 
 MAX_FOLLOW_UPS = 100
 
@@ -52,7 +53,7 @@ def notify_downstream(tx: Transaction, ended: Sequence[Run], *, now: datetime) -
         if link.on in counts[run.id]
     ]
     follow_ups = [_follow_up(link, run, now=now) for link, run in met if link.kind == "after"]
-    tx.add_follow_ups(follow_ups)
+    tx.put_follow_ups(follow_ups)
     tx.wake_schedules([(one.downstream, one.due_at) for one in follow_ups])
     tx.mark_links_met([replace(link, met_at=run.finished_at or now, met_by=run.id) for link, run in met])
     waited = {link.downstream for link, _ in met if link.kind == "needs"}
@@ -62,7 +63,10 @@ def notify_downstream(tx: Transaction, ended: Sequence[Run], *, now: datetime) -
 def load_follow_ups(tx: Transaction, record: Iterable[ScheduleRecord]) -> dict[str, list[FollowUp]]:
     """The undecided upstream ends of followers: at most one pass's worth for each, and one more."""
     followers = [one.schedule.id for one in record if follows_upstream(one.schedule.trigger)]
-    return tx.get_open_follow_ups(followers, limit=MAX_FOLLOW_UPS + 1) if followers else {}
+    found: dict[str, list[FollowUp]] = {schedule_id: [] for schedule_id in followers}
+    for one in tx.find_follow_ups(OpenFollowUps(followers, MAX_FOLLOW_UPS + 1)) if followers else ():
+        found[one.downstream].append(one)
+    return found
 
 
 def decide_follow_ups(
@@ -105,13 +109,13 @@ def close_follow_ups(
         for schedule, followed in decided
         for end, at in followed.taken
     ]
-    tx.close_follow_ups(rows)
+    tx.put_follow_ups(rows)
 
 
 def use_first_follow_up(tx: Transaction, record: ScheduleRecord, run: Run) -> datetime | None:
     """Close the first upstream end with a run that was made by hand; return when the next one is due."""
-    ends = tx.get_open_follow_ups([record.schedule.id], limit=2)[record.schedule.id]
-    tx.close_follow_ups([replace(end, state="done", run_id=run.id) for end in ends[:1]])
+    ends = tx.find_follow_ups(OpenFollowUps([record.schedule.id], limit=2))
+    tx.put_follow_ups([replace(end, state="done", run_id=run.id) for end in ends[:1]])
     return follow_instant(ends[1].due_at, cursor=run.planned_at) if ends[1:] else None
 
 
@@ -198,12 +202,11 @@ def _moved_facts(tx: Transaction, rows: Sequence[FollowUp], *, now: datetime) ->
 
 def release_waiting(tx: Transaction, schedule_ids: Iterable[str], *, now: datetime) -> list[Fact]:
     """Make deferred runs ready whose needs are now met."""
-    deferred = tx.get_dependency_waits(schedule_ids)
-    if not deferred:
+    recorded = tx.select_runs(RunsWithNeeds(list(schedule_ids)))
+    if not recorded:
         return []
-    runs = tx.get_runs(deferred)
-    waiting = [run for run in runs.values() if run.state is RunState.READY and waits_for_needs(run)]
-    no_longer_waiting = set(deferred) - {run.id for run in waiting}
+    waiting = [run for run in recorded if run.state is RunState.READY and waits_for_needs(run)]
+    no_longer_waiting = {run.id for run in recorded} - {run.id for run in waiting}
     unmet = unmet_needs(tx, waiting, now=now)
     released = [
         RunChange(replace(run, fire_at=now, reason=""), run.state, run.fence)

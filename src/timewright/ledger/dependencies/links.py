@@ -35,9 +35,8 @@ def write_links(tx: Transaction, schedules: Sequence[Schedule], *, before: Sched
     for schedule in wanted:
         known = tx.get_links(downstreams=[schedule.id])
         links = _links(tx, schedule, known=known)
-        if _after_links(known) != _after_links(links):
-            tx.delete_open_follow_ups(schedule.id)
-        tx.replace_links(schedule.id, links)
+        follows_others = _after_links(known) != _after_links(links)
+        tx.replace_links(schedule.id, links, delete_follow_ups=follows_others)
     for schedule in wanted:
         _check_no_cycle(tx, schedule)
 
@@ -51,8 +50,7 @@ def remove_links(tx: Transaction, record: ScheduleRecord) -> None:
     """Remove the links of a schedule that is archived; if others depend on it, that is an error."""
     check_no_dependents(tx, record, verb="archived")
     if tx.get_links(downstreams=[record.schedule.id]):
-        tx.replace_links(record.schedule.id, ())
-        tx.delete_open_follow_ups(record.schedule.id)
+        tx.replace_links(record.schedule.id, (), delete_follow_ups=True)
 
 
 def check_no_dependents(tx: Transaction, record: ScheduleRecord, *, verb: str) -> None:

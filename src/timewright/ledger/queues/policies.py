@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from timewright.core.calendars import Calendar
-from timewright.core.input.aliases import snake_case
+from timewright.core.input.aliases import FIELD_ALIASES, snake_case
 from timewright.core.input.decode import decode_policy
 from timewright.core.input.input_errors import check_name
 from timewright.core.input.strict_json import read_json
@@ -31,6 +31,7 @@ from timewright.ports import Store, Transaction
 MAX_FILE_BYTES = 1_000_000
 DEFAULT_QUEUE = "default"
 
+_ALIASES = FIELD_ALIASES[QueuePolicy]
 # Bounded and anchored at the start of a word, so that a long line is scanned once.
 _KEY = re.compile(r"(?<![\w-])([A-Za-z][\w-]{0,63})[\"']?\s{0,8}:")
 
@@ -86,9 +87,7 @@ def _save_policies(
     tx: Transaction, policies: Mapping[str, QueuePolicy], *, namespace: str, by: Actor, now: datetime
 ) -> None:
     save_objects(tx, QUEUE, policies, namespace=namespace, by=by, now=now)
-    tx.set_limits(
-        {queue_limit_key(namespace, name): policy.max_concurrent for name, policy in policies.items()}
-    )
+    tx.set_limits({queue_limit_key(namespace, name): policy.max_running for name, policy in policies.items()})
     inline = (use for policy in policies.values() for use in policy.limits if isinstance(use, Limit))
     save_limits(tx, inline, namespace=namespace, by=by, now=now)
 
@@ -113,7 +112,7 @@ def delete_policies(
     kept = {row.name: row.body.decode() for row in tx.get_objects(QUEUE, namespace=namespace, names=names)}
     for name in kept:
         tx.delete_object(QUEUE, namespace=namespace, name=name)
-    tx.set_limits({queue_limit_key(namespace, name): QueuePolicy().max_concurrent for name in kept})
+    tx.set_limits({queue_limit_key(namespace, name): QueuePolicy().max_running for name in kept})
     tx.add_audit(
         [
             by.audit_entry(f"{QUEUE}.delete", namespace=namespace, subject=name, now=now, before=body)
@@ -130,7 +129,7 @@ def _encode(value: Any) -> bytes:
     return msgspec.json.encode(value)
 
 
-# {"mail": {"max_concurrent": 5}, "reports": {"max_attempts": 1}}     a policy for each queue
+# {"mail": {"max_running": 5}, "reports": {"max_attempts": 1}}     a policy for each queue
 # {"schemaVersion": 1, "maxConcurrent": 1, "leaseTtlMs": 300000}      one policy, for one queue
 class PolicyFile(Struct, frozen=True, kw_only=True):
     """The policies in a file for the queues of a namespace, or the error that makes it unusable."""
@@ -225,10 +224,11 @@ def _is_version(key: Any) -> bool:
 
 
 def _line_of(text: str, field: str) -> int:
-    """The first line that contains the name of a field."""
+    """The first line that contains a name of a field."""
     field_name = snake_case(field.rpartition(".")[2])
+    names = {field_name, *(word for word, path in _ALIASES.items() if path == (field_name,))}
     for number, line in enumerate(text.splitlines(), start=1):
-        if any(snake_case(key) == field_name for key in _KEY.findall(line)):
+        if any(snake_case(key) in names for key in _KEY.findall(line)):
             return number
     return 1
 

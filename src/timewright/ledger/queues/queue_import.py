@@ -108,7 +108,7 @@ def _lease_again(
             field="entries",
             value=len(leased),
             rule="an import respects the limit of the queue",
-            fix="raise max_concurrent first: queue policy set",
+            fix="raise max_running first: queue policy set",
         )
     grants = [_grant(_with_attempts_of(run, made[run.id]), made[run.id], now=now) for run in leased]
     return {run.id: run for run in tx.lease_runs(grants)}

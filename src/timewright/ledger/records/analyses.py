@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from timewright.core.schedule.hints import LastAnalysis
 from timewright.errors import Conflict
 from timewright.ports import Page, StoredObject, Transaction
+from timewright.ports.rows import ObjectPrune
 
 ANALYSIS = "analysis"
 ANALYSED = "analysed"
@@ -101,7 +102,7 @@ def save_analysis(tx: Transaction, analysis: Analysis, *, namespace: str, keep: 
             )
         ]
     )
-    tx.prune_objects(ANALYSIS, namespace=namespace, older_than=analysis.at - keep)
+    tx.prune(ObjectPrune(kind=ANALYSIS, namespace=namespace, older_than=analysis.at - keep))
     _add_spending(tx, analysis, namespace=namespace)
 
 

@@ -16,6 +16,7 @@ from timewright.core.run.needs import NO_QUEUE, Needs, Offer, describe_missing, 
 from timewright.core.target import Handoff
 from timewright.ports import ScheduleRecord, StoredObject, Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE
+from timewright.ports.rows import FirstReadyRuns, ObjectPrune
 from timewright.ports.store import SessionLock
 
 INSTANCE = "instance"
@@ -82,7 +83,11 @@ def record_heartbeat(tx: Transaction, instance: InstanceRecord, *, now: datetime
     )
     tx.put_objects([row])
     # Pruning scans the first names, and the oldest instances have them: ids ascend with time.
-    tx.prune_objects(INSTANCE, namespace=GLOBAL_NAMESPACE, older_than=now - RETENTION, limit=MAX_PRUNED_ROWS)
+    tx.prune(
+        ObjectPrune(
+            kind=INSTANCE, namespace=GLOBAL_NAMESPACE, older_than=now - RETENTION, limit=MAX_PRUNED_ROWS
+        )
+    )
 
 
 def is_alive(seen: InstanceHeartbeat, *, now: datetime) -> bool:
@@ -128,7 +133,9 @@ def record_offer(tx: Transaction, offer: Offer, *, now: datetime) -> None:
     )
     tx.put_objects([row])
     older_than = now - RETENTION - REFRESH_AFTER
-    tx.prune_objects(OFFER, namespace=GLOBAL_NAMESPACE, older_than=older_than, limit=MAX_PRUNED_ROWS)
+    tx.prune(
+        ObjectPrune(kind=OFFER, namespace=GLOBAL_NAMESPACE, older_than=older_than, limit=MAX_PRUNED_ROWS)
+    )
 
 
 def read_offers(tx: Transaction) -> list[InstanceOffer]:
@@ -182,10 +189,10 @@ class FleetOffers:
     def _read(self, tx: Transaction, *, now: datetime) -> None:
         self._offers, self._read_at = read_offers(tx), now
 
-    def split(
+    def set_aside_unplaced(
         self, tx: Transaction, due: Sequence[ScheduleRecord], *, now: datetime
     ) -> tuple[list[ScheduleRecord], list[NoInstance]]:
-        """Set aside the due schedules that no live instance can run; return the others, and what is new."""
+        """Set aside the due schedules that no live instance can run; return the others, and the new facts."""
         able: list[ScheduleRecord] = []
         aside: list[tuple[str, Needs]] = []
         found: list[NoInstance] = []
@@ -214,7 +221,7 @@ class FleetOffers:
             NoInstance(
                 at=now, namespace=run.namespace, schedule_id=run.schedule_id, run_id=run.id, reason=why
             )
-            for run in tx.first_ready_runs()
+            for run in tx.select_runs(FirstReadyRuns())
             if (why := self.explain(tx, run.needs, now=now))
         ]
         return [fact for fact in found if _key(fact) not in self._reported]

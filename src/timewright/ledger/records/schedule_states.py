@@ -100,7 +100,7 @@ def change_state(
             field="schedule",
             value=schedule.name,
             rule="only a schedule with keep_state has a state",
-            fix="schedule update --keep-state",
+            fix=f"schedule update {schedule.name} with keep_state: true",
         )
     # Locked, so that no run settles in between.
     tx.get_schedules([schedule.id], lock=True)
@@ -238,8 +238,8 @@ def fold_quiet_runs(tx: Transaction, settled: Sequence[Settlement], terms: Mappi
             rows.append(replace(first, last_of=run.planned_at))
         else:
             rows.append(replace(run, last_of=run.planned_at, dropped=1))
-    tx.delete_runs([run.previous for run, row in zip(foldable, rows, strict=True) if row.dropped > 1])
-    tx.fold_runs(rows)
+    folded_into = [run.previous for run, row in zip(foldable, rows, strict=True) if row.dropped > 1]
+    tx.repair_history(delete=folded_into, fold=rows)
 
 
 def _follows(row: Run, run: Run, schedule: Schedule | None) -> bool:

@@ -39,6 +39,7 @@ from timewright.ledger.workflow_runs.stepper import STARTED, WorkflowStepper, fa
 from timewright.ledger.workflow_runs.versions import is_past_deadline, pin_version, workflow_end
 from timewright.ledger.workflow_runs.waits import wait_over
 from timewright.ports import AuditEntry, ExternalId, RunChange, StoredObject, Transaction
+from timewright.ports.rows import StepRuns
 from timewright.ports.workflow import LeaseTransfer, StepRow
 
 REASON_WORKFLOW_ENDED = "the workflow has ended"
@@ -160,7 +161,7 @@ class _Launches:
         body = answer.get("body") if isinstance(answer, dict) else None
         name = body.get("run_id") if isinstance(body, dict) else None
         if isinstance(name, str) and 0 < len(name) <= MAX_EXTERNAL_ID and name != row.id:
-            self._tx.put_external_id(ExternalId(row.id, row.fence, name))
+            self._tx.put_run_rows([ExternalId(row.id, row.fence, name)])
 
     def _correct_end(self, result: AttemptResult, row: Run) -> None:
         """Set the outcome of an expired lease: the time limit of the steps, or an executor's silence."""
@@ -220,7 +221,7 @@ def retry_workflow(
     now: datetime,
 ) -> None:
     """Rebuild the step counts from the existing runs: failed runs become ready, skipped steps undecided."""
-    newest = {run.dedupe_scope.partition("~")[0]: run for run in tx.child_runs(parent.id)}
+    newest = {run.dedupe_scope.partition("~")[0]: run for run in tx.select_runs(StepRuns(parent.id))}
     repeated = _steps_to_repeat(tx, parent, plan)
     kept = [
         run

@@ -20,7 +20,7 @@ from timewright.core.target import Handoff, Http, Workflow
 from timewright.core.workflow import Step, WorkflowSpec, add_input, successors
 from timewright.core.workflow.expression import iter_paths
 from timewright.core.workflow.spec import Wait, each_limit_key, parse_match
-from timewright.core.workflow.step_input import find_templates, referenced_paths, render_target
+from timewright.core.workflow.step_input import referenced_paths, render_target, step_templates
 from timewright.errors import TimewrightError, UnreadableRow
 from timewright.ids import TimedIds
 from timewright.ports import StoredObject, Transaction
@@ -142,7 +142,7 @@ class WorkflowPlan:
             paths = referenced_paths(step)
             steps = [path for path in paths if path.root == "steps"]
             self._uses[step.name] = StepUses(
-                templates=tuple({text: None for text, _ in find_templates(step.target)})
+                templates=tuple({text: None for text, _ in step_templates(step)})
                 + (("item",) if step.each is not None and _matches_item(step.wait) else ()),
                 results=frozenset(str(one.step) for one in steps if one.segments[2] == "result"),
                 runs=frozenset(str(one.step) for one in steps if one.segments[2] in ("error", "attempts")),

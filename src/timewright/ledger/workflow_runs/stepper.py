@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from timewright.core.facts import Fact, RunFailed
 from timewright.core.moments import format_instant
-from timewright.core.run.run import Run, RunState
+from timewright.core.run.run import Attempt, Run, RunState
 from timewright.core.workflow import Step, each_items, resolve_input, skip_reason
-from timewright.core.workflow.step_input import render_target, template_values
+from timewright.core.workflow.step_input import render_question, render_target, template_values
 from timewright.errors import InvalidWorkflow, TimewrightError
 from timewright.ledger.alerts.deliveries import deliver_questions
 from timewright.ledger.fact_builders import new_run_facts, run_fields
@@ -26,6 +26,7 @@ from timewright.ledger.workflow_runs.records import (
     workflow_context,
 )
 from timewright.ports import Transaction
+from timewright.ports.rows import RunsOfStep
 from timewright.ports.workflow import StepRow
 
 STARTED = "started"
@@ -166,9 +167,8 @@ class WorkflowStepper:
         if step.wait is not None and step.wait.answer is not None:
             self.facts += deliver_questions(
                 self._tx,
-                runs,
+                [(run, render_question(step, run.payload.get("values", {}))) for run in runs],
                 to=step.wait.answer.to,
-                question=step.description or step.name,
                 workflow=self._pin.workflow,
                 now=self._now,
             )
@@ -189,14 +189,17 @@ class WorkflowStepper:
             known[name] = {"state": state.value, "result": results.get(name)}
             run = runs.get(wanted.get(name, ""))
             if run is not None:
-                known[name] |= {"error": run.error or run.reason, "attempts": run.attempts}
+                # A run counts the attempts that failed, so a success is one more; a wait has none.
+                attempts = run.attempts + (run.state is RunState.SUCCEEDED and run.fence > 0)
+                known[name] |= {"error": run.error or run.reason, "attempts": attempts}
         parent = self._parent
         scope: dict[str, Any] = {
             "steps": known,
             "input": self._pin.input,
             "run": {"id": parent.id, "planned_at": format_instant(parent.planned_at)},
         }
-        if parent.schedule_id and any(one.schedule for one in uses):
+        if any(one.schedule for one in uses):
+            # A run that was started by hand has no schedule, and its templates work as well.
             record = self._tx.get_schedules([parent.schedule_id]).get(parent.schedule_id)
             scope["schedule"] = {"name": record.schedule.name if record is not None else ""}
         return scope
@@ -266,8 +269,8 @@ class WorkflowStepper:
 
     def _fan_out_results(self, name: str) -> list[Any]:
         start = f"{self._parent.id}/{name}"
-        runs = self._tx.find_runs_by_dedupe_scope(
-            self._parent.planned_at, first=f"{start}[", last=f"{start}\\"
+        runs = self._tx.select_runs(
+            RunsOfStep(planned_at=self._parent.planned_at, first=f"{start}[", last=f"{start}\\")
         )
         # A retry sorts behind the earlier round, and replaces it.
         newest = {context.item: run.id for run in runs if (context := workflow_context(run)) is not None}
@@ -276,7 +279,7 @@ class WorkflowStepper:
 
     def _run_results(self, run_ids: Iterable[str]) -> dict[str, Any]:
         wanted = list(run_ids)
-        found = self._tx.get_attempts(wanted) if wanted else {}
+        found = self._tx.get_run_rows(Attempt, wanted) if wanted else {}
         return {run_id: attempts[-1].result for run_id, attempts in found.items() if attempts}
 
 

@@ -86,7 +86,7 @@ def _held_version(target: Workflow, version: int) -> NotFound:
         field="workflow",
         value=target.workflow,
         rule="a version that an agent wrote runs after a person approves it",
-        fix=f"workflow approve {target.workflow} --version {version}",
+        fix=f"workflow approve {target.workflow} with version: {version}",
     )
 
 

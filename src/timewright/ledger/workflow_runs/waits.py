@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from timewright.core.run.run import Failed, Outcome, Run, RunState, Succeeded
 from timewright.core.workflow.spec import Wait
+from timewright.core.workflow.step_input import render_question
 from timewright.errors import NotAllowed
 from timewright.ledger.workflow_runs.records import (
     HELD_BY_WAIT,
@@ -18,6 +19,7 @@ from timewright.ledger.workflow_runs.records import (
     workflow_context,
 )
 from timewright.ports import Transaction
+from timewright.ports.rows import WaitingSteps
 
 
 class WaitingStep(Struct, frozen=True):
@@ -26,7 +28,7 @@ class WaitingStep(Struct, frozen=True):
     run: Run
     context: WorkflowContext
     wait: Wait
-    description: str = ""
+    question: str = ""
 
     @property
     def until(self) -> datetime | None:
@@ -55,7 +57,7 @@ def find_waiting_step(tx: Transaction, run: Run) -> WaitingStep:
             rule="an answer is taken once, while the step waits",
             fix=f"run get {run.id} shows its result",
         )
-    return WaitingStep(run, context, step.wait, step.description)
+    return WaitingStep(run, context, step.wait, render_question(step, context.values))
 
 
 def list_waiting_steps(tx: Transaction, namespace: str, *, event: str | None = None) -> list[WaitingStep]:
@@ -64,7 +66,7 @@ def list_waiting_steps(tx: Transaction, namespace: str, *, event: str | None = N
     Those of unreadable workflows are left out.
     """
     found: list[WaitingStep] = []
-    for run in tx.waiting_steps(namespace, event=event):
+    for run in tx.select_runs(WaitingSteps(namespace, event=event)):
         try:
             found.append(find_waiting_step(tx, run))
         except NotAllowed:

@@ -223,7 +223,7 @@ def unauthorized_error() -> Unauthorized:
         "API key missing or invalid",
         field="authorization",
         rule="Authorization: Bearer tw_… with an active key",
-        fix="create one with: key create",
+        fix="on the server: timewright key create NAME --role viewer",
     )
 
 

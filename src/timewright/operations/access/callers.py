@@ -64,5 +64,5 @@ def require_scope(caller: Caller, scope: Scope, *, operation: str) -> None:
         field="scope",
         value=scope,
         rule=f"{' or '.join(roles)} may; this key has {', '.join(sorted(caller.scopes)) or 'no scope'}",
-        fix=f"a key made with: key create --role {roles[0]}",
+        fix=f"key create NAME with role: {roles[0]}",
     )

@@ -214,5 +214,5 @@ def _check_unrestricted(context: OperationContext) -> None:
             field="scope",
             value=", ".join(context.caller.namespaces),
             rule="a key that is limited to namespaces cannot set their quotas",
-            fix="a key made with: key create --role admin --within '*'",
+            fix="key create NAME with role: admin and within: '*'",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from operator import attrgetter
 from typing import Annotated, Any
@@ -10,7 +11,19 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from timewright.core.alerts.channels import QUEUE_PREFIX, Channel, Command, Message, Poll, Words, parse_sender
+from timewright.access.secret_records import find_secrets
+from timewright.core.alerts.channels import (
+    QUEUE_PREFIX,
+    Channel,
+    Command,
+    Kinds,
+    Message,
+    Poll,
+    SecretReference,
+    Severities,
+    Words,
+    parse_sender,
+)
 from timewright.core.input.decode import check_name, decode
 from timewright.core.moments import format_instant
 from timewright.core.run.run import Run, RunState
@@ -20,6 +33,7 @@ from timewright.ledger.alerts.deliveries import deliver_to
 from timewright.ledger.records.instances import is_alive, read_offers
 from timewright.ledger.settle import cancel
 from timewright.operations.context import OperationContext
+from timewright.operations.health.overdue import guarded_address
 from timewright.operations.lookup import not_found
 from timewright.operations.pagination import paginate_rows
 from timewright.operations.queues.policies import register_queue
@@ -28,6 +42,7 @@ from timewright.ports import AuditEntry, RunFilter, StoredObject, Transaction
 
 CHANNEL = "channel"
 MAX_CANCELLED = 1000
+_SECRET = "secret://"  # noqa: S105 - the form of a reference, not a secret
 
 
 class CreateChannel(WriteRequest, frozen=True, kw_only=True):
@@ -39,10 +54,10 @@ class CreateChannel(WriteRequest, frozen=True, kw_only=True):
 
     channel: ObjectName
     to: Any
-    sign_with: Annotated[str, Meta(max_length=255)] = ""
+    sign_with: SecretReference | None = None
     events: Words = ("incident",)
-    kinds: Words = ()
-    severities: Words = ()
+    kinds: Kinds = ()
+    severities: Severities = ()
     schedules: Words = ()
     groups: Words = ()
     link: Annotated[str, Meta(max_length=2000)] = ""
@@ -56,6 +71,7 @@ class ChannelDetail(Struct, frozen=True, kw_only=True):
     queue: str
     waiting: int = 0
     parked: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 class ListChannels(ListRequest, frozen=True, kw_only=True):
@@ -103,7 +119,7 @@ def create_channel(context: OperationContext, tx: Transaction, request: CreateCh
     now = context.now()
     name = check_name(request.channel, field="channel")
     fields = {
-        "to": parse_sender(request.to, secret=request.sign_with),
+        "to": parse_sender(request.to, secret=request.sign_with or ""),
         **{one: getattr(request, one) for one in ("events", "kinds", "severities", "schedules", "groups")},
         "link": request.link,
     }
@@ -111,7 +127,8 @@ def create_channel(context: OperationContext, tx: Transaction, request: CreateCh
     _check(context, tx, channel, now=now)
     if isinstance(channel.to, Poll):
         register_queue(context, f"{QUEUE_PREFIX}{name}", now=now)
-    return _write(tx, context, name, channel, request.reason, now=now)
+    written = _write(tx, context, name, channel, request.reason, now=now)
+    return replace(written, warnings=tuple(_warnings(context, tx, channel)))
 
 
 @operations.read("channel list", scope="read", examples=({},))
@@ -196,6 +213,17 @@ def _check(context: OperationContext, tx: Transaction, channel: Channel, *, now:
     url = getattr(channel.to, "url", "")
     if context.check_target is not None and url.startswith(("http://", "https://")):
         context.check_target(Http(url=url, method="POST"))
+
+
+def _warnings(context: OperationContext, tx: Transaction, channel: Channel) -> Iterator[str]:
+    """What keeps messages from being sent until it is changed: a blocked address, a missing secret."""
+    fields = msgspec.to_builtins(channel.to)
+    yield from guarded_address(context.settings, fields.get("url") or f"smtp://{fields.get('host', '')}")
+    texts = [value for value in fields.values() if isinstance(value, str) and value.startswith(_SECRET)]
+    names = {text.removeprefix(_SECRET) for text in texts}
+    known = {one.name for one in find_secrets(tx, context.namespace, sorted(names))} if names else set()
+    for name in sorted(names - known):
+        yield f"there is no secret {name}; nothing is sent without it: timewright secret set {name}"
 
 
 def _detail(tx: Transaction, namespace: str, name: str, channel: Channel | None) -> ChannelDetail:

@@ -34,6 +34,7 @@ from timewright.operations.registry import (
 )
 from timewright.ports import AuditEntry, Page, StoredObject, Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE
+from timewright.ports.rows import IncidentFilter
 
 
 class ListIncidents(ListRequest, frozen=True, kw_only=True):
@@ -104,7 +105,10 @@ def list_incidents(context: OperationContext, tx: Transaction, request: ListInci
     """List incidents, newest first: what is wrong, since when, and what would help."""
 
     def find(limit: int, place: str) -> Page:
-        return tx.find_incidents(context.namespace, open_only=not request.closed, limit=limit, cursor=place)
+        which = IncidentFilter(
+            namespace=context.namespace, open_only=not request.closed, limit=limit, cursor=place
+        )
+        return tx.find_incidents(which)
 
     rows, cursor = paginate(context, request, find)
     return IncidentList(incidents=tuple(rows), cursor=cursor)
@@ -113,10 +117,11 @@ def list_incidents(context: OperationContext, tx: Transaction, request: ListInci
 @operations.read("incident get", scope="read", examples=({"incident": INCIDENT},))
 def get_incident(context: OperationContext, tx: Transaction, request: GetIncident) -> Incident:
     """Show an incident."""
-    found = tx.get_incident(request.incident)
-    if found is None or found.namespace != context.namespace:
+    which = IncidentFilter(namespace=context.namespace, incident_id=request.incident)
+    found: tuple[Incident, ...] = tx.find_incidents(which).rows
+    if not found:
         raise not_found("incident", request.incident, (), list_command="incident list", field="incident")
-    return found
+    return found[0]
 
 
 @operations.write("incident acknowledge", scope="trigger", examples=({"incident": INCIDENT},))

@@ -59,6 +59,10 @@ class DefinitionChange(Struct, frozen=True, kw_only=True):
     schedule_id: str = ""
 
 
+# The schedules that differ, by name: as they were, and as the files have them.
+Compared = dict[str, tuple[Schedule | None, Schedule | None]]
+
+
 class FileOptions(Struct, frozen=True, kw_only=True):
     """How files are applied."""
 
@@ -75,10 +79,12 @@ def apply_files(
     *,
     now: datetime,
     before_change: BeforeChange,
+    compared: Compared,
 ) -> list[DefinitionChange]:
     """Write what differs from the files, inside the caller's transaction; return what happened to each.
 
-    `before_change` is called with the ids of schedules before they are changed.
+    `before_change` is called with the ids of schedules before they are changed. The schedules that differ are
+    put into `compared`: the caller lists their fields when no lock of the store is held.
     """
     check_names_across(files)
     owners = {file.owner: _owner(file, files, options) for file in files}
@@ -88,7 +94,12 @@ def apply_files(
             found = [one for one in file.definitions if one.kind == kind]
             if found and kind == SCHEDULE:
                 changes += _apply_schedules(
-                    context, owners[file.owner], found, now=now, before_change=before_change
+                    context,
+                    owners[file.owner],
+                    found,
+                    now=now,
+                    before_change=before_change,
+                    compared=compared,
                 )
             elif found:
                 changes += _apply_objects(context, owners[file.owner], kind, found, now=now)
@@ -157,12 +168,15 @@ def _apply_schedules(
     *,
     now: datetime,
     before_change: BeforeChange,
+    compared: Compared,
 ) -> list[DefinitionChange]:
     by_name = {one.name: one for one in found}
     drafts = [
         ScheduleDraft(name=one.name, fields=one.fields, zone=one.zone or "UTC", where=one.where)
         for one in found
     ]
+    applied = apply_schedules(context, owner, drafts, now=now, before_change=before_change)
+    compared.update({one.name: (one.before, one.after) for one in applied if one.change != "unchanged"})
     return [
         DefinitionChange(
             kind="schedule",
@@ -173,13 +187,10 @@ def _apply_schedules(
             drifted=one.drifted,
             where=by_name[one.name].where,
             digest=_digest(by_name[one.name]),
-            fields=()
-            if one.change == "unchanged"
-            else changed_fields(fields_of(one.before), fields_of(one.after)),
             revision_before=one.before.revision if one.before is not None else 0,
             schedule_id=one.id,
         )
-        for one in apply_schedules(context, owner, drafts, now=now, before_change=before_change)
+        for one in applied
     ]
 
 

@@ -106,12 +106,11 @@ def _read_limit(_tx: Transaction, row: StoredObject) -> dict[str, Any]:
 
 
 def _put_queue(context: OperationContext, name: str, fields: Fields, reason: str, now: datetime) -> None:
-    renamed = {"max_concurrent" if key == "max_running" else key: value for key, value in fields.items()}
     set_queue_policy(
         context.store,
         namespace=context.namespace,
         queue=name,
-        policy=decode(renamed, QueuePolicy),
+        policy=decode(fields, QueuePolicy),
         by=context.actor_with_reason(reason),
         now=now,
     )
@@ -123,8 +122,7 @@ def _remove_queue(context: OperationContext, name: str, reason: str, now: dateti
 
 
 def _read_queue(_tx: Transaction, row: StoredObject) -> dict[str, Any]:
-    fields = queue_fields(msgspec.json.decode(row.body, type=QueuePolicy))
-    return {"max_running" if key == "max_concurrent" else key: value for key, value in fields.items()}
+    return queue_fields(msgspec.json.decode(row.body, type=QueuePolicy))
 
 
 def _put_workflow(context: OperationContext, name: str, fields: Fields, reason: str, _now: datetime) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,12 +17,21 @@ from timewright.core.definitions import read_definitions
 from timewright.core.definitions.file import MAX_TEXT_LENGTH, SECTIONS, DefinitionFile, Kind
 from timewright.core.facts import Fact, OccurrencesDropped, RunAdmitted, RunSkipped
 from timewright.core.input.input_errors import input_error
-from timewright.errors import Conflict
+from timewright.core.schedule.schedule import ScheduleState
+from timewright.errors import Conflict, Forbidden
 from timewright.ledger.admission_batch import AdmissionBatch
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.pauses import load_pauses
 from timewright.operations.context import OperationContext, check_may_block, dry_run
-from timewright.operations.definitions.apply import DefinitionChange, FileOptions, apply_files
+from timewright.operations.definitions.apply import (
+    Compared,
+    DefinitionChange,
+    FileOptions,
+    apply_files,
+    changed_fields,
+    fields_of,
+)
+from timewright.operations.health.overdue import function_warnings, run_warnings
 from timewright.operations.json_schemas import request_schema
 from timewright.operations.registry import NoParameters, OperationRequest, WriteRequest, operations
 from timewright.operations.views import build_schedule_detail
@@ -32,6 +42,11 @@ MAX_FILES = 100
 # Changes whose occurrences are shown; the others are only listed.
 MAX_CONSEQUENCES = 1000
 NEXT_SHOWN = 3
+MAX_WARNINGS = 20
+# A plan holds the write lock of a SQLite file about as long as `apply` does. So that a caller who may write
+# nothing cannot stop the engine: at most this many definitions, and one plan at a time in a process.
+MAX_READER_DEFINITIONS = 1000
+_ONE_PLAN = threading.Lock()
 
 Files = Annotated[dict[str, Annotated[str, Meta(max_length=MAX_TEXT_LENGTH)]], Meta(max_length=MAX_FILES)]
 Names = Annotated[tuple[Annotated[str, Meta(max_length=255)], ...], Meta(max_length=1000)]
@@ -50,7 +65,6 @@ _PUT: dict[Kind, str] = {
 }
 # Fields of requests that a definition does not have.
 _REQUEST_FIELDS = ("reason", "dry_run", "force", "revision", "queue", "limit", "ical")
-_MAX_RUNNING = {"type": "integer", "minimum": 1, "maximum": 100_000}
 
 
 class PlanFiles(OperationRequest, frozen=True, kw_only=True):
@@ -91,6 +105,8 @@ class FilePlan(Struct, frozen=True, kw_only=True):
     plan: str
     counts: dict[str, int]
     changes: tuple[PlannedChange, ...]
+    warnings: tuple[str, ...] = ()
+    """Why runs of changed schedules would wait or fail, as far as it can be known now."""
 
 
 @operations.add("plan", scope="read", examples=(_EXAMPLE,))
@@ -107,7 +123,8 @@ def apply_definition_files(context: OperationContext, _tx: Transaction, request:
     With `prune`, what the files made before and no longer have is archived or removed.
     """
     files, options = read_files(request.files), replace(_options(request), reason=request.reason)
-    done = _apply(context, files, options, decides=False)
+    compared = Compared()
+    done = _with_fields(_apply(context, files, options, decides=False, compared=compared), compared)
     if request.plan and request.plan != done.plan:
         raise Conflict(
             "the store or the files changed since the plan",
@@ -121,11 +138,42 @@ def apply_definition_files(context: OperationContext, _tx: Transaction, request:
 
 def make_plan(context: OperationContext, files: Sequence[DefinitionFile], options: FileOptions) -> FilePlan:
     """Apply the files in a transaction that is rolled back, and return what happened and what follows."""
-    return dry_run(context, lambda nested: _apply(nested, files, options, decides=True))
+    count, compared = sum(len(file.definitions) for file in files), Compared()
+    if count > MAX_READER_DEFINITIONS and "write" not in context.caller.scopes:
+        raise Forbidden(
+            f"{count} definitions are too many for a caller who may only read",
+            field="files",
+            value=count,
+            rule=f"at most {MAX_READER_DEFINITIONS} definitions without the scope write",
+            fix="plan fewer files at once, or use a key with the scope write",
+        )
+    with _ONE_PLAN:
+        plan = dry_run(
+            context, lambda nested: _apply(nested, files, options, decides=True, compared=compared)
+        )
+    return _with_fields(plan, compared)
+
+
+def _with_fields(plan: FilePlan, compared: Compared) -> FilePlan:
+    """List the fields in which schedules differ; for a new schedule this takes longer than writing it."""
+    return replace(
+        plan,
+        changes=tuple(
+            replace(one, fields=changed_fields(*map(fields_of, compared[one.name])))
+            if one.kind == "schedule" and one.name in compared and not one.fields
+            else one
+            for one in plan.changes
+        ),
+    )
 
 
 def _apply(
-    context: OperationContext, files: Sequence[DefinitionFile], options: FileOptions, *, decides: bool
+    context: OperationContext,
+    files: Sequence[DefinitionFile],
+    options: FileOptions,
+    *,
+    decides: bool,
+    compared: Compared,
 ) -> FilePlan:
     """Apply the files; with `decides`, also decide what is then due, as the engine would."""
     now, facts = context.now(), list[Fact]()
@@ -139,18 +187,41 @@ def _apply(
         context.notify(some)
 
     noting = replace(context, notify=notify)
-    changes = apply_files(noting, files, options, now=now, before_change=before_change)
+    changes = apply_files(noting, files, options, now=now, before_change=before_change, compared=compared)
     ids = [o.schedule_id for o in changes if o.schedule_id and o.change != "unchanged"][:MAX_CONSEQUENCES]
     after = context.store.read(lambda tx: _next_times(tx, ids, now=now))
     if decides:
         facts.extend(context.store.write(lambda tx: _admit(tx, context, ids, now=now)))
     shown = [one for one in changes if one.change != "unchanged"]
+    caused: dict[str, list[Fact]] = {}
+    for fact in facts:
+        caused.setdefault(getattr(fact, "schedule_id", ""), []).append(fact)
     return FilePlan(
         changed=bool(shown),
         plan=_token(changes),
         counts=dict(sorted(Counter(one.change for one in changes).items())),
-        changes=tuple(_with_consequences(one, before, after, facts) for one in shown),
+        changes=tuple(_with_consequences(one, before, after, caused) for one in shown),
+        warnings=_warnings(context, changes, now=now),
     )
+
+
+def _warnings(
+    context: OperationContext, changes: Sequence[DefinitionChange], *, now: datetime
+) -> tuple[str, ...]:
+    """Return each warning about the changed schedules once; about all of them if a limit is removed."""
+    removes_limit = any(one.kind == "limit" and one.change == "removed" for one in changes)
+    ids = [o.schedule_id for o in changes if o.schedule_id and (o.change != "unchanged" or removes_limit)]
+    records = context.store.read(lambda tx: tx.get_schedules(ids[:MAX_CONSEQUENCES])).values()
+    schedules = [one.schedule for one in records if one.progress.state is not ScheduleState.ARCHIVED]
+    found = (
+        warning
+        for one in schedules
+        for warning in (
+            *function_warnings(context, one.target, now=now),
+            *run_warnings(context, one, now=now),
+        )
+    )
+    return tuple(dict.fromkeys(found))[:MAX_WARNINGS]
 
 
 def read_files(files: dict[str, str]) -> list[DefinitionFile]:
@@ -203,15 +274,16 @@ def _with_consequences(
     change: DefinitionChange,
     before: dict[str, tuple[datetime, ...]],
     after: dict[str, tuple[datetime, ...]],
-    facts: Sequence[Fact],
+    caused: dict[str, list[Fact]],
 ) -> PlannedChange:
     fields = {name: getattr(change, name) for name in DefinitionChange.__struct_fields__}
     key = change.schedule_id
     if not key:
         return PlannedChange(**fields)
-    runs = [f.planned_at for f in facts if isinstance(f, RunAdmitted) and f.schedule_id == key]
-    skipped = sum(isinstance(f, RunSkipped) and f.schedule_id == key for f in facts)
-    skipped += sum(f.count for f in facts if isinstance(f, OccurrencesDropped) and f.schedule_id == key)
+    facts = caused.get(key, ())
+    runs = [fact.planned_at for fact in facts if isinstance(fact, RunAdmitted)]
+    skipped = sum(isinstance(fact, RunSkipped) for fact in facts)
+    skipped += sum(fact.count for fact in facts if isinstance(fact, OccurrencesDropped))
     notes = []
     if change.change == "stays_archived":
         notes.append("someone archived it; apply --recreate creates it again")
@@ -268,8 +340,6 @@ def _definition(kind: Kind, shared: dict[str, Any]) -> dict[str, Any]:
     found = request_schema(operations[_PUT[kind]])
     shared.update(found.get("$defs", {}))
     properties = {key: value for key, value in found["properties"].items() if _is_field(key, kind)}
-    if kind == "queue":
-        properties["max_running"] = _MAX_RUNNING
     # Short forms and the words of other schedulers are accepted too, so other fields are not refused here.
     return {"type": "object", "properties": {**name, **properties}, "required": ["name"]}
 

@@ -27,16 +27,15 @@ from timewright.ledger.records.owners import (
     save_owned,
 )
 from timewright.ledger.replan import archive, create, revise
-from timewright.operations.access.permissions import is_agent
 from timewright.operations.context import OperationContext
 from timewright.operations.queues.policies import register_queues
 from timewright.operations.schedules.agent_rules import (
     apply_agent_end,
+    check_agent_creation,
     check_agent_edit,
     check_edit_by_hand,
     hold_for_approval_if_required,
     keep_agent_end,
-    reject_duplicate,
 )
 from timewright.operations.schedules.declarations import decode_call, definition_shape
 from timewright.operations.schedules.writes import (
@@ -239,8 +238,7 @@ def _create(
         with located(row.draft):
             new = replace(decoder.decode(row.draft), owner=owner.name)
             new = apply_agent_end(context, new, now=now)
-            if is_agent(context):
-                reject_duplicate(context, new)
+            check_agent_creation(context, new, now=now)
             made.append(new)
         if row.head is not None:
             release_archived_name(context, row.draft.name, now=now)

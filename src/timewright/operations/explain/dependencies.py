@@ -17,6 +17,7 @@ from timewright.ledger.dependencies.follow_ups import waits_for_needs
 from timewright.ledger.dependencies.links import has_dependencies, last_upstream_ends, schedule_names
 from timewright.operations.explain.reasons import ExplanationPart, Remedy, RunContext, remedy
 from timewright.ports import Transaction
+from timewright.ports.workflow import FollowUpsOfRun
 
 _OTHERWISE_PHRASES = {
     UnmetAction.SKIP: "it is skipped",
@@ -107,7 +108,7 @@ def explain_links(tx: Transaction, run: Run) -> tuple[str, ...]:
     """Explain which upstream run caused a run, and which downstream runs it caused."""
     if not run.schedule_id:
         return ()
-    rows = tx.find_follow_ups(run_ids=[run.id], upstream_runs=[run.id])
+    rows = tx.find_follow_ups(FollowUpsOfRun(run.id))
     names = schedule_names(tx, {i for row in rows for i in (row.upstream, row.downstream)})
     sentences = []
     for row in rows:

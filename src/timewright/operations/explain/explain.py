@@ -10,14 +10,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from timewright.core.moments import check_storable, format_instant
-from timewright.core.recurrence.triggers import zone_of
+from timewright.core.recurrence.triggers import Manual, zone_of
 from timewright.core.run.needs import needs_of_schedule
 from timewright.core.run.run import Attempt, Run, RunState
 from timewright.core.schedule.decision import Candidate, Source
-from timewright.core.schedule.schedule import Schedule
+from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.core.zones import local_time
 from timewright.ledger.lookups import load_calendars, load_terms
-from timewright.ledger.records.instances import explain_placement
+from timewright.ledger.records.instances import explain_waiting, is_alive, read_offers
 from timewright.ledger.records.notes import occurrence_notes
 from timewright.ledger.workflow_runs.records import (
     HELD_BY_EXECUTOR,
@@ -30,7 +30,7 @@ from timewright.ledger.workflow_runs.records import (
 from timewright.ledger.workflow_runs.waits import WaitingStep, find_waiting_step
 from timewright.operations.context import OperationContext
 from timewright.operations.explain.dependencies import explain_links, explain_unmet
-from timewright.operations.explain.future import explain_unrecorded
+from timewright.operations.explain.future import WILL_RUN, explain_unrecorded
 from timewright.operations.explain.idle import UnrecordedOccurrence
 from timewright.operations.explain.reasons import (
     Remedy,
@@ -135,22 +135,30 @@ def explain_run(context: OperationContext, tx: Transaction, request: GetRun) -> 
 def _with_placement(
     tx: Transaction, record: ScheduleRecord, unrecorded: UnrecordedOccurrence, *, now: datetime
 ) -> UnrecordedOccurrence:
-    """Add why a due occurrence waits, if no live instance can run it."""
-    if not is_due(record, now=now) or unrecorded.at != record.progress.next_at:
+    """Add why an occurrence waits or will wait, if no live instance can run it."""
+    needs, offers = needs_of_schedule(record.schedule), read_offers(tx)
+    is_now = is_due(record, now=now) and unrecorded.at == record.progress.next_at
+    if not is_now and unrecorded.summary != WILL_RUN:
         return unrecorded
-    why = explain_placement(tx, needs_of_schedule(record.schedule), now=now)
+    if is_now or any(is_alive(one.seen, now=now) for one in offers):
+        why = explain_waiting(offers, needs, now=now) if offers and needs else ""
+        start = "is due, and waits" if is_now else "will be due, and then wait"
+        summary = f"{start} for an instance that can run it"
+    else:
+        why = "no instance is running now, so nothing starts; start one: timewright up, or your program"
+        summary = f"{WILL_RUN} if an instance is running then"
     if not why:
         return unrecorded
-    summary = "is due, and waits for an instance that can run it"
-    remedies = (list_instances_remedy(),)
+    remedies = (*(() if is_now else unrecorded.remedies), list_instances_remedy())
     return replace(unrecorded, summary=summary, because=(why, *unrecorded.because), remedies=remedies)
 
 
 def _find_occurrence_run(tx: Transaction, record: ScheduleRecord, request: ExplainSchedule) -> Run | None:
-    """Return the run of the occurrence, if there is one."""
+    """Return the run of the occurrence, if there is one; a manual schedule has no next one, so its last."""
     if request.at is not None:
         return tx.find_occurrence(record.schedule.id, request.at)
-    if request.last:
+    is_manual = isinstance(record.schedule.trigger, Manual) and record.progress.state is ScheduleState.ACTIVE
+    if request.last or is_manual:
         page = tx.find_runs(RunFilter(schedule_id=record.schedule.id, limit=1))
         return page.rows[0] if page.rows else None
     return None
@@ -195,7 +203,7 @@ def _explain_with_run(
         source=run.source,
         trail=run.trail,
         run=summarize_run(run, schedule=name),
-        attempts=tx.get_attempts([run.id]).get(run.id, ()),
+        attempts=tx.get_run_rows(Attempt, [run.id]).get(run.id, ()),
     )
     return _with_note(tx, schedule, explanation) if schedule is not None else explanation
 

@@ -33,10 +33,12 @@ from timewright.operations.explain.reasons import (
 )
 from timewright.operations.health.pauses import resume_command
 from timewright.ports import ScheduleRecord, Transaction
+from timewright.ports.rows import LiveRuns
 from timewright.settings import Settings
 
 MAX_REVISIONS = 1000
 MAX_PREVIEWS = 1000
+WILL_RUN = "will run"
 
 _MICROSECOND = timedelta(microseconds=1)
 _NOW = {
@@ -108,7 +110,9 @@ def _explain_scoped_pause(
     when = at or record.progress.next_at
     if pause is None or when is None or record.progress.state is not ScheduleState.ACTIVE:
         return None
-    if when < pause.at or (pause.until is not None and when >= pause.until):
+    # What came due before the pause and was not decided waits for its end too.
+    waits = when == record.progress.next_at and when <= now
+    if (when < pause.at and not waits) or (pause.until is not None and when >= pause.until):
         return None
     until = format_instant(pause.until) if pause.until is not None else "someone resumes it"
     outcome = "are skipped" if pause.due == "skip" else "wait: catch_up decides when it ends"
@@ -202,7 +206,7 @@ def _will_run(instant: _Instant, *because: str) -> UnrecordedOccurrence:
     return UnrecordedOccurrence(
         at=instant.at,
         status="planned",
-        summary="will run",
+        summary=WILL_RUN,
         because=tuple(sentences),
         policy=("overlap", "jitter", "catch_up"),
         remedies=tuple(remedies) if instant.at == instant.progress.next_at else (),
@@ -213,7 +217,7 @@ def _active_run(instant: _Instant) -> Run | None:
     """Return the run that is still active, if the instant is the next occurrence."""
     if instant.at != instant.progress.next_at:
         return None
-    return next(iter(instant.tx.live_runs([instant.schedule.id])), None)
+    return next(iter(instant.tx.select_runs(LiveRuns([instant.schedule.id]))), None)
 
 
 def _excluded(instant: _Instant, found: Occurrence) -> UnrecordedOccurrence:

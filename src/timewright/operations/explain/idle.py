@@ -29,6 +29,7 @@ from timewright.operations.explain.reasons import (
     update_remedy,
 )
 from timewright.ports import ScheduleRecord, Transaction
+from timewright.ports.rows import FutureManualRuns
 
 MAX_MANUAL_RUNS = 1_000
 
@@ -224,7 +225,7 @@ def add_manual_runs_and_notes(
 ) -> tuple[Preview, ...]:
     """Return the forecast with moved and manually added runs in order, and with notes."""
     manual_runs = [
-        run for run in tx.future_manual_runs([schedule.id], limit=MAX_MANUAL_RUNS) if not run.fence
+        run for run in tx.select_runs(FutureManualRuns([schedule.id], limit=MAX_MANUAL_RUNS)) if not run.fence
     ]
     manual = [
         preview_run(schedule, run)

@@ -29,6 +29,7 @@ from timewright.operations.explain.reasons import (
     update_remedy,
 )
 from timewright.ports import Transaction
+from timewright.ports.rows import LiveRuns
 
 _REASON_PREFIXES = tuple(
     f"{waits.value}: " for waits in (WaitReason.BUDGET, WaitReason.PROVIDER, WaitReason.PAUSE)
@@ -116,7 +117,7 @@ def _full_limit(name: str, usage: LimitUsage) -> str:
 def _raise_limit_remedy(name: str, usage: LimitUsage) -> Remedy:
     kind, named = shown_limit(name)
     if kind == "queue":
-        return remedy("queue policy set", (kind, named), max_concurrent=usage.capacity + 1)
+        return remedy("queue policy set", (kind, named), max_running=usage.capacity + 1)
     if kind == "schedule":
         return remedy("schedule update", (kind, named), max_running=usage.capacity + 1)
     if is_grouped_key(name):
@@ -127,7 +128,9 @@ def _raise_limit_remedy(name: str, usage: LimitUsage) -> Remedy:
 
 def _held(run_context: RunContext) -> ExplanationPart:
     before = [
-        run for run in run_context.tx.live_runs([run_context.run.schedule_id]) if run.id != run_context.run.id
+        run
+        for run in run_context.tx.select_runs(LiveRuns([run_context.run.schedule_id]))
+        if run.id != run_context.run.id
     ]
     ahead = [run for run in before if run.state is not RunState.HELD] or before[:1]
     names = ", ".join(f"{run.id} ({run.state.value})" for run in ahead) or "a run that is about to end"

@@ -17,6 +17,7 @@ from timewright.ledger.queues.policies import PolicyFile
 from timewright.ledger.records.instances import MAX_INSTANCES, is_alive, read_instances
 from timewright.ports import Transaction
 from timewright.ports.host_info import HostInfo, PrivateFile, StoreStatus
+from timewright.ports.rows import LeasedRuns
 from timewright.settings import Settings
 
 MIN_FREE_BYTES = 100 * 1024**2
@@ -263,12 +264,16 @@ def format_bytes(count: int) -> str:
 
 @checks.add()
 def check_admission(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
-    """Find shards that no instance admits directly; other instances admit them 10 s late."""
+    """Find out whether instances run, and which shards none admits directly; those are admitted 10 s late."""
     now = scope.now
     alive = [seen.instance for seen in read_instances(tx, limit=MAX_INSTANCES) if is_alive(seen, now=now)]
+    if not alive:
+        yield Finding.warn("instances", "no instance is running, so nothing starts", remedy="timewright up")
+        return
+    yield Finding.ok("instances", f"{len(alive)} instance{'s run' if len(alive) > 1 else ' runs'}")
     leader = current_leader(tx, now=now)
     served = [parse_shard(one.shard) for one in alive if one.admit == "any" or one.id == leader]
-    if not alive or not uncovered_shards(served):
+    if not uncovered_shards(served):
         return
     if not served:
         yield Finding.warn(
@@ -289,7 +294,7 @@ def check_admission(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
 @checks.add()
 def check_hosts(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
     """Find hosts whose requests take most of what they may take of an instance's capacity."""
-    leased = tx.leased_runs()
+    leased = tx.select_runs(LeasedRuns())
     places = {one.instance.id: one.instance.capacity for one in read_instances(tx, limit=MAX_INSTANCES)}
     taken = Counter(
         (run.holder, need.removeprefix(HOST)) for run in leased for need in run.needs if need.startswith(HOST)

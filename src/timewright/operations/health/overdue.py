@@ -26,6 +26,7 @@ from timewright.operations.health.pauses import clock_findings
 from timewright.operations.registry import OperationRequest, operations
 from timewright.operations.views import schedule_names_of
 from timewright.ports import RunFilter, ScheduleFilter, ScheduleRecord, Transaction
+from timewright.ports.rows import FirstReadyRuns, SetAsideSchedules
 from timewright.settings import Settings
 
 MAX_PAGES = 10
@@ -37,7 +38,7 @@ MAX_ITEMS = 100
 NEEDS_ENGINE = frozenset(
     {
         "schedule create", "schedule put", "schedule run", "schedule resume", "schedule backfill",
-        "reminder set", "run retry", "run reset", "workflow run", "hint once",
+        "reminder set", "run retry", "run reset", "workflow run", "hint once", "channel test",
     }
 )  # fmt: skip
 REMEDY = "start the program or the worker that offers it; timewright instance list shows those that run"
@@ -84,10 +85,10 @@ def list_overdue(context: OperationContext, tx: Transaction, request: ListOverdu
 
 def _late_finding(schedule: str, run: str, since: datetime, *, why: str, now: datetime) -> Finding:
     late_by = format_duration(timedelta(seconds=round((now - since).total_seconds())))
-    what = f"a run of {schedule} is ready and has not started" if run else f"{schedule} was not admitted"
+    what = f"a run of {schedule} has been ready" if run else f"{schedule} has been due"
     return Finding.fail(
         "late",
-        f"{what} for {late_by}{f': {why}' if why else ''}",
+        f"{what} for {late_by} and has not started{f': {why}' if why else ''}",
         remedy=REMEDY if why else "timewright up, or start another timewright worker",
         subject=f"schedule {schedule}",
         since=since,
@@ -144,10 +145,10 @@ def find_unplaced(tx: Transaction, namespace: str, *, now: datetime) -> list[Unp
     """The due schedules and the first ready run of each kind that no live instance can run, oldest first."""
     set_aside = [
         record
-        for record in tx.get_schedules(tx.set_aside_schedules(limit=MAX_ITEMS)).values()
+        for record in tx.get_schedules(tx.select_schedule_ids(SetAsideSchedules(MAX_ITEMS))).values()
         if record.schedule.namespace == namespace
     ]
-    runs = [run for run in tx.first_ready_runs()[:MAX_ITEMS] if run.namespace == namespace]
+    runs = [run for run in tx.select_runs(FirstReadyRuns())[:MAX_ITEMS] if run.namespace == namespace]
     if not set_aside and not runs:
         return []
     offers, names = read_offers(tx), schedule_names_of(tx, runs)
@@ -226,7 +227,12 @@ def run_warnings(context: OperationContext, schedule: Schedule, *, now: datetime
             what = "running commands" if isinstance(target, Shell) else f"publishing to {target.to}"
             yield f"{what} is off; allow it where it runs: timewright up --{kind}"
     if isinstance(target, Http):
-        yield from _guarded_address(settings, target.url)
+        yield from guarded_address(settings, target.url)
+    if isinstance(target, Shell) and len(target.command) == 1 and " " in target.command[0]:
+        yield (
+            f"no shell splits {target.command[0]!r}: it is the name of one program;"
+            f" if it has arguments, write them after --: --shell -- {target.command[0]}"
+        )
     if schedule.limits:
         names = [name for name in limit_names(schedule.limits) if name in schedule.limits]
         rows = context.store.read(lambda tx: tx.get_objects(LIMIT, namespace=schedule.namespace, names=names))
@@ -237,7 +243,7 @@ def run_warnings(context: OperationContext, schedule: Schedule, *, now: datetime
             )
 
 
-def _guarded_address(settings: Settings, url: str) -> Iterator[str]:
+def guarded_address(settings: Settings, url: str) -> Iterator[str]:
     """Warn about an address that requests may not go to: private, or this machine where that is off."""
     try:
         address = ip_address(urlsplit(url).hostname or "")

@@ -27,6 +27,7 @@ from timewright.operations.views import (
 )
 from timewright.ports import RunFilter, ScheduleFilter, ScheduleRecord, Transaction
 from timewright.ports.overview import RecentRun
+from timewright.ports.rows import NextSchedules
 
 MAX_COUNT = 1000
 MAX_ROWS_SHOWN = 20
@@ -156,7 +157,9 @@ def show_overview(context: OperationContext, tx: Transaction, request: GetOvervi
     leased = newest(RunState.LEASED) if counts.leased else []
     parked = newest(RunState.PARKED) if counts.parked else []
     failed = newest(RunState.FAILED, since=now - DAY) if counts.failed else []
-    coming = tx.next_schedule_ids(context.namespace, until=now + ahead, limit=MAX_COUNT)
+    coming = tx.select_schedule_ids(
+        NextSchedules(namespace=context.namespace, until=now + ahead, limit=MAX_COUNT)
+    )
     shown = {row.id: row for row in summarize_runs(tx, [*leased, *failed, *parked])}
     wake = tx.read_pending_work().wake_at
 

@@ -33,6 +33,7 @@ from timewright.operations.queues.policies import list_queue_names
 from timewright.operations.registry import WriteRequest, operations
 from timewright.ports import AuditEntry, Ids, ScheduleFilter, Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE
+from timewright.ports.rows import LeasedRuns
 from timewright.ports.store import ClockSource
 
 PAGE_ROWS, MAX_PAGES = 1000, 100
@@ -208,7 +209,7 @@ def _cancel_running(
     context: OperationContext, tx: Transaction, pause: Pause, *, by: Actor, now: datetime
 ) -> int:
     """Ask the leased runs under a pause to stop; the steps of a workflow stop with it."""
-    runs = [run for run in tx.leased_runs() if run.cancel_at is None]
+    runs = [run for run in tx.select_runs(LeasedRuns()) if run.cancel_at is None]
     found = find_paused(tx, runs, load_terms(tx, runs), PauseLookup([pause], now=now))
     ids = {one.run.id for one in found}
     reason = by.reason or f"{pause.describe()} is paused"
@@ -245,10 +246,14 @@ def _findings(pauses: Iterable[Pause]) -> Iterator[Finding]:
 
 def resume_command(pause: Pause) -> str:
     """The command that ends a pause."""
+    return f"timewright {resume_words(pause)}"
+
+
+def resume_words(pause: Pause) -> str:
+    """The command that ends a pause, without the name of the program."""
     if pause.scope == "installation":
-        return "timewright resume"
-    name = f" --name {pause.name}" if pause.name else ""
-    return f"timewright resume --scope {pause.scope}{name}"
+        return "resume"
+    return f"resume --scope {pause.scope}" + (f" --name {pause.name}" if pause.name else "")
 
 
 def _subject(namespace: str, scope: PauseScope, name: str) -> tuple[str, str]:
@@ -309,7 +314,7 @@ def _check_all_namespaces(context: OperationContext, operation: str) -> None:
             field="namespace",
             value=context.namespace,
             rule=f"your key has access to {', '.join(context.caller.namespaces)}",
-            fix="a key made with: key create NAME --role admin --within '*'",
+            fix="key create NAME with role: admin and within: '*'",
         )
 
 

@@ -27,6 +27,7 @@ from timewright.verification.rows import (
     IncidentRow,
     LimitHoldRow,
     LimitRow,
+    MetaRow,
     ObjectRow,
     PauseRow,
     ProgressRow,
@@ -130,7 +131,8 @@ def _check_artifacts(context: OperationContext, history: History) -> tuple[Artif
 
 
 def _artifacts_of(run_ids: list[str], tx: Transaction) -> list[Artifact]:
-    return tx.get_artifacts(run_ids)
+    found = tx.get_run_rows(Artifact, run_ids)
+    return [one for run_id in run_ids for one in found.get(run_id, ())]
 
 
 def read_history(
@@ -177,7 +179,7 @@ class _HistoryReader:
             charges=self._charges(),
             incidents=tuple(self._all(IncidentRow)),
             pauses=tuple(self._all(PauseRow)),
-            meta=dict(self._meta()),
+            meta={row.name: row.value for row in self._all(MetaRow, most=MAX_AUDIT_ROWS)},
         )
 
     def _runs(self) -> tuple[list[RunRow], list[AttemptRow], bool]:
@@ -220,16 +222,6 @@ class _HistoryReader:
             if len(page) < PAGE_ROWS:
                 return
             last = page[-1]
-
-    def _meta(self) -> Iterator[tuple[str, str]]:
-        yield from self._tx.list_meta("pruned")
-        last = ""
-        for _ in range(MAX_AUDIT_ROWS // PAGE_ROWS):
-            page = self._tx.list_meta("client:", after=last, limit=PAGE_ROWS)
-            yield from page
-            if len(page) < PAGE_ROWS:
-                return
-            last = page[-1][0]
 
     def _charges(self) -> tuple[BudgetChargeRow, ...] | None:
         rows = tuple(self._all(BudgetChargeRow))

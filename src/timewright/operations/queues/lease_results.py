@@ -10,15 +10,16 @@ from msgspec import Meta, Struct
 
 from timewright.core.budgets.costs import Cost
 from timewright.core.moments import check_duration
-from timewright.core.run.run import Failed, Outcome, Released, Run, RunState, Succeeded
+from timewright.core.run.run import Attempt, Failed, Outcome, Released, Run, RunState, Succeeded
 from timewright.core.sensitive_keys import redact_text
-from timewright.errors import InvalidInput, NotFound, Stale
+from timewright.core.target import Workflow
+from timewright.errors import InvalidInput, NotAllowed, NotFound, Stale
 from timewright.ledger.lease import renew_leases
 from timewright.ledger.lookups import load_terms
 from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import reset, settle_results
 from timewright.ledger.workflow_runs.control import as_reported_run, record_executor_start
-from timewright.ledger.workflow_runs.records import HELD_BY_WAIT
+from timewright.ledger.workflow_runs.records import HELD_BY_WAIT, HELD_BY_WORKFLOW
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_run
 from timewright.operations.registry import (
@@ -33,6 +34,7 @@ from timewright.operations.registry import (
 from timewright.operations.views import RunSummary, schedule_names_of, summarize_run
 from timewright.ports import Renewal, Transaction
 from timewright.ports.attempt_output import MAX_CHECKPOINT_BYTES, MAX_NOTE_CHARS, RunProgress
+from timewright.ports.rows import LeasedRuns
 
 Fence = Annotated[int, Meta(ge=1)]
 
@@ -105,12 +107,12 @@ def renew_lease(context: OperationContext, tx: Transaction, request: RenewLease)
     if length is None:
         length = load_terms(tx, [run])[run.id].terms.lease.length
     until = now + check_duration(length, field="length")
-    renewed_ids, _ = renew_leases(context.store, [Renewal(run.id, run.fence, until)], now=now)
+    renewed_ids, _ = renew_leases(context.store, [Renewal(run.id, run.fence, until)])
     if not renewed_ids:
         raise _stale_error(run.id, run.fence)
     report = _progress_of(request, run, now=now)
     if report is not None:
-        tx.put_run_progress([report])
+        tx.put_run_rows([report])
     renewed = tx.get_runs([run.id])[run.id]
     return RenewedLease(
         run=run.id,
@@ -173,7 +175,7 @@ def settle_lease(context: OperationContext, run_id: str, fence: int, outcome: Ou
 
     def read(tx: Transaction) -> tuple[Run, Run | None]:
         run = find_run(tx, context.namespace, run_id)
-        return run, as_reported_run(tx, run) if _is_held(run, fence) else None
+        return run, as_reported_run(tx, run) if _is_held(tx, run, fence) else None
 
     run, live = context.store.read(read)
     if live is None:
@@ -191,9 +193,7 @@ def settle_lease(context: OperationContext, run_id: str, fence: int, outcome: Ou
 def start_lease(context: OperationContext, run_id: str, fence: int) -> ReportedRun:
     """Record that the work of a live lease started; its time limit counts from now."""
     now = context.now()
-    run = context.store.read(lambda tx: find_run(tx, context.namespace, run_id))
-    if not _is_held(run, fence):
-        raise _stale_error(run_id, fence)
+    run = context.store.read(lambda tx: _find_held(tx, context.namespace, run_id, fence))
     record_executor_start(context.store, run, now=now)
     return _reported(context, run_id)
 
@@ -232,16 +232,35 @@ def _find_leased_run(tx: Transaction, namespace: str, request: LeaseRequest) -> 
     """Return the run of a lease, if that lease is still current."""
     if request.lease and not request.run:
         return _find_by_lease_id(tx, namespace, request.lease)
-    run_id, fence = _run_and_fence(request)
+    return _find_held(tx, namespace, *_run_and_fence(request))
+
+
+def _find_held(tx: Transaction, namespace: str, run_id: str, fence: int) -> Run:
     run = find_run(tx, namespace, run_id)
-    if not _is_held(run, fence):
+    if not _is_held(tx, run, fence):
         raise _stale_error(run_id, fence)
     return run
 
 
-def _is_held(run: Run, fence: int) -> bool:
-    """Whether a lease is current; a step that waits is ended by an answer or an event, never by a report."""
-    return run.state is RunState.LEASED and run.fence == fence and run.holder != HELD_BY_WAIT
+def _is_held(tx: Transaction, run: Run, fence: int) -> bool:
+    """Whether a lease is current and its work is outside.
+
+    A step that waits is ended by an answer or an event. The work of an instance ends only there: a report
+    would let it run twice at once.
+    """
+    if run.state is not RunState.LEASED or run.fence != fence or run.holder == HELD_BY_WAIT:
+        return False
+    target = None if run.handoff else load_terms(tx, [run])[run.id].terms.target
+    is_launch = run.holder != HELD_BY_WORKFLOW and isinstance(target, Workflow)
+    if not run.handoff and not is_launch:
+        raise NotAllowed(
+            f"the work of run {run.id} is done by this scheduler",
+            field="run",
+            value=run.id,
+            rule="only work done outside is reported: a lease from a queue, or an executor's workflow",
+            fix=f"run cancel {run.id} stops it",
+        )
+    return True
 
 
 def _run_and_fence(request: LeaseRequest) -> tuple[str, int]:
@@ -258,13 +277,13 @@ def _run_and_fence(request: LeaseRequest) -> tuple[str, int]:
 def _is_recorded(tx: Transaction, run_id: str, fence: int, outcome: Outcome) -> bool:
     """Return whether exactly this outcome is already recorded: the worker may have lost the first answer."""
     tag = str(type(outcome).__struct_config__.tag)
-    attempts = tx.get_attempts([run_id]).get(run_id, ())
+    attempts = tx.get_run_rows(Attempt, [run_id]).get(run_id, ())
     return any((a.fence, a.outcome, a.result) == (fence, tag, outcome.result) for a in attempts)
 
 
 def _find_by_lease_id(tx: Transaction, namespace: str, lease_id: str) -> Run:
-    run = next(iter(tx.leased_runs(lease_id=lease_id)), None)
-    if run is not None and run.namespace == namespace and _is_held(run, run.fence):
+    run = next(iter(tx.select_runs(LeasedRuns(lease_id=lease_id))), None)
+    if run is not None and run.namespace == namespace and _is_held(tx, run, run.fence):
         return run
     raise NotFound(
         f"no live lease {lease_id[:255]!r}",

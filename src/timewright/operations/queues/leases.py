@@ -23,6 +23,7 @@ from timewright.operations.queues.policies import list_queue_names
 from timewright.operations.registry import ObjectName, WriteRequest, operations
 from timewright.operations.views import RunSummary, schedule_names_of, summarize_run
 from timewright.ports import RunFilter, Transaction
+from timewright.ports.rows import QueuedRuns
 
 MAX_LEASED = 1000
 MAX_DRAINED = 1000
@@ -218,7 +219,7 @@ def _step_metadata(run: Run) -> dict[str, Any]:
 def _drain_result(tx: Transaction, namespace: str, queue: str, done: list[str]) -> DrainResult:
     runs = tx.get_runs(done)
     names = schedule_names_of(tx, runs.values())
-    remaining = tx.queue_runs(namespace, queue, limit=MAX_PLANNED_RUNS)
+    remaining = tx.select_runs(QueuedRuns(namespace, queue, limit=MAX_PLANNED_RUNS))
     waiting = [run for run in remaining if run.state is RunState.READY]
     return DrainResult(
         drained=tuple(summarize_run(runs[i], schedule=names.get(runs[i].schedule_id, "")) for i in done),
@@ -260,7 +261,7 @@ def purge_queue(context: OperationContext, tx: Transaction, request: PurgeQueue)
     now = context.now()
     states = {RunState.READY, RunState.HELD} | ({RunState.PARKED} if request.parked else set())
     require_queue(tx, context.namespace, request.queue)
-    rows = tx.queue_runs(context.namespace, request.queue, limit=MAX_PLANNED_RUNS)
+    rows = tx.select_runs(QueuedRuns(context.namespace, request.queue, limit=MAX_PLANNED_RUNS))
     waiting = [run for run in rows if run.state in states]
     by = context.actor_with_reason(request.reason)
     for run in waiting[:MAX_PURGED]:
@@ -292,5 +293,5 @@ def read_activity(
 def require_queue(tx: Transaction, namespace: str, queue: str) -> None:
     """Raise NotFound if there is no such queue."""
     known = list_queue_names(tx, namespace)
-    if queue not in known and not tx.queue_runs(namespace, queue, limit=1):
+    if queue not in known and not tx.select_runs(QueuedRuns(namespace, queue, limit=1)):
         raise not_found("queue", queue, known, list_command="queue list")

@@ -79,7 +79,7 @@ def show_policy(context: OperationContext, tx: Transaction, request: ShowQueuePo
     "queue policy set",
     scope="write",
     examples=(
-        {"queue": "mail", "max_concurrent": 5, "lease": "2m"},
+        {"queue": "mail", "max_running": 5, "lease": "2m"},
         {"queue": "mail", "backoff": {"base": "0.5s"}},
     ),
 )
@@ -103,7 +103,7 @@ def set_policy(context: OperationContext, tx: Transaction, request: SetQueuePoli
 @operations.read(
     "queue policy check",
     scope="read",
-    examples=({"file": {"mail": {"max_concurrent": 5}, "reports": {"max_attempts": 1}}},),
+    examples=({"file": {"mail": {"max_running": 5}, "reports": {"max_attempts": 1}}},),
 )
 def check_policy_file(
     context: OperationContext, tx: Transaction, request: CheckPolicyFile

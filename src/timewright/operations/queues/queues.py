@@ -30,6 +30,7 @@ from timewright.operations.queues.policies import list_queue_names, register_que
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
 from timewright.operations.views import RunSummary, schedule_names_of, summarize_run
 from timewright.ports import RunFilter, Transaction
+from timewright.ports.rows import QueuedRuns
 
 MAX_ADDED = 1000
 
@@ -71,7 +72,7 @@ class QueueSummary(Struct, frozen=True, kw_only=True):
     queue: str
     counts: dict[str, int]
     more: bool
-    max_concurrent: int
+    max_running: int
     in_flight: int
     available: int
     oldest_at: datetime | None = None
@@ -125,7 +126,7 @@ class QueuePlan(Struct, frozen=True, kw_only=True):
 
     queue: str
     now: datetime
-    max_concurrent: int
+    max_running: int
     in_flight: int
     available: int
     leases: tuple[RunSummary, ...]
@@ -192,7 +193,7 @@ def show_queue(context: OperationContext, tx: Transaction, request: ShowQueue) -
     """Show a queue: its policy, its counts, and its entries in the order they would start."""
     now = context.now()
     require_queue(tx, context.namespace, request.queue)
-    rows = tx.queue_runs(context.namespace, request.queue, limit=MAX_PLANNED_RUNS)
+    rows = tx.select_runs(QueuedRuns(context.namespace, request.queue, limit=MAX_PLANNED_RUNS))
     if request.state in TERMINAL_STATES:
         which = RunFilter(namespace=context.namespace, queue=request.queue, state=request.state)
         page, cursor = paginate(
@@ -236,7 +237,7 @@ def plan_queue_leases(context: OperationContext, request: PlanQueue) -> QueuePla
     return QueuePlan(
         queue=request.queue,
         now=now,
-        max_concurrent=usage.capacity,
+        max_running=usage.capacity,
         in_flight=usage.held,
         available=usage.free,
         leases=tuple(summarize_run(run, schedule=names.get(run.schedule_id, "")) for run in plan.leases),
@@ -276,6 +277,14 @@ def _payloads(request: AddEntries) -> tuple[Any, ...]:
             value=request.unique,
             rule="`client_key` returns the entry of an earlier request, `unique` allows one waiting entry",
             fix="remove one of them",
+        )
+    if request.on_conflict == "replace" and not request.unique:
+        raise InvalidInput(
+            "on_conflict replace has no key",
+            field="on_conflict",
+            value=request.on_conflict,
+            rule="`replace` replaces the waiting entry with the same `unique` key",
+            fix="unique: ada, or leave it out",
         )
     return request.payloads or (request.payload,)
 
@@ -324,7 +333,7 @@ def _find_by_key(tx: Transaction, key: str) -> Run | None:
 
 
 def _read_summary(tx: Transaction, namespace: str, queue: str, *, now: datetime) -> QueueSummary:
-    rows = tx.queue_runs(namespace, queue, limit=MAX_PLANNED_RUNS)
+    rows = tx.select_runs(QueuedRuns(namespace, queue, limit=MAX_PLANNED_RUNS))
     return _summarize(tx, namespace, queue, rows, now=now)
 
 
@@ -339,7 +348,7 @@ def _summarize(
         queue=queue,
         counts=dict(sorted(counts.items())),
         more=counts.total() >= MAX_PLANNED_RUNS,
-        max_concurrent=usage.capacity,
+        max_running=usage.capacity,
         in_flight=usage.held,
         available=usage.free,
         oldest_at=min(may_start, default=None),

@@ -23,6 +23,7 @@ from timewright.operations.request_parsing import check_length
 from timewright.operations.views import schedule_names_of
 from timewright.ports import RunFilter, Transaction
 from timewright.ports.overview import MinuteCounts
+from timewright.ports.rows import IncidentFilter
 
 DAY = timedelta(days=1)
 PAGE_ROWS = 1000
@@ -30,9 +31,11 @@ MAX_RUNS_READ = 5000
 MAX_CAUSE_CHARS = 200
 MAX_RETRIED = 500
 _STATES = (RunState.FAILED, RunState.PARKED)
-# What differs between two failures of the same cause: instants, ids, hexadecimal and other numbers.
+# What differs between two failures of the same cause: instants, ids, hexadecimal and other numbers. Codes are
+# kept, because `HTTP 404` and `HTTP 503` are two causes.
 _VARIABLE = re.compile(
-    r"""\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?   # an instant
+    r"""(?P<code>^\d{3}(?=[ ]) | \b(?i:HTTP(?:/[\d.]+)?|status|code|errno|exit|signal)[ ]?[:=]?[ ]?-?\d+\b)
+    | \d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?   # an instant
     | \b[a-z]{2,12}_[0-9A-HJKMNP-TV-Z]{26}\b                                   # an id of ours
     | \b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b                 # a UUID
     | \b0x[0-9a-fA-F]+\b
@@ -113,11 +116,8 @@ def list_failures(context: OperationContext, tx: Transaction, request: ListFailu
         groups.setdefault((run.schedule_id, run.queue, cause_of(run)), []).append(run)
     largest = sorted(groups.items(), key=lambda one: (-len(one[1]), one[1][0].id))[: request.limit]
     names = schedule_names_of(tx, [rows[0] for _, rows in largest])
-    incidents = {
-        one.schedule_id: one.id
-        for one in tx.find_incidents(context.namespace, open_only=True, limit=PAGE_ROWS).rows
-        if one.schedule_id
-    }
+    open_incidents = IncidentFilter(namespace=context.namespace, open_only=True, limit=PAGE_ROWS)
+    incidents = {one.schedule_id: one.id for one in tx.find_incidents(open_incidents).rows if one.schedule_id}
     return FailureCauses(
         since=since,
         causes=tuple(
@@ -173,7 +173,8 @@ def retry_failures(context: OperationContext, request: RetryFailures) -> Retried
 def cause_of(run: Run) -> str:
     """The first line of a run's error with `#` for what differs each time, or its reason."""
     text = run.error.strip() or run.reason or "no message"
-    return _VARIABLE.sub("#", text.splitlines()[0].strip()[: 2 * MAX_CAUSE_CHARS])[:MAX_CAUSE_CHARS]
+    line = text.splitlines()[0].strip()[: 2 * MAX_CAUSE_CHARS]
+    return _VARIABLE.sub(lambda found: found["code"] or "#", line)[:MAX_CAUSE_CHARS]
 
 
 def _failed_runs(

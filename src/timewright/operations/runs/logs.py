@@ -68,8 +68,8 @@ def run_logs(context: OperationContext, tx: Transaction, request: GetRunLogs) ->
     """Show the output of a run's attempts: head and tail, also while an attempt is running."""
     seen = parse_cursor(request.after)
     run = _find_run(tx, context.namespace, request.run)
-    ended = tx.get_attempts([run.id]).get(run.id, ())
-    output = {one.fence: one for one in tx.get_attempt_output([run.id]).get(run.id, ())}
+    ended = tx.get_run_rows(Attempt, [run.id]).get(run.id, ())
+    output = {one.fence: one for one in tx.get_run_rows(AttemptOutput, [run.id]).get(run.id, ())}
     logs = [_ended_log(one, output.get(one.fence)) for one in ended]
     if run.state is RunState.LEASED and run.fence not in {one.fence for one in ended}:
         logs.append(_running_log(run, output.get(run.fence)))
@@ -225,7 +225,7 @@ def list_artifacts(context: OperationContext, request: ListArtifacts) -> RunArti
 
     def work(tx: Transaction) -> RunArtifacts:
         run = find_run(tx, context.namespace, request.run)
-        return RunArtifacts(run=run.id, artifacts=tuple(tx.get_artifacts([run.id])))
+        return RunArtifacts(run=run.id, artifacts=tx.get_run_rows(Artifact, [run.id]).get(run.id, ()))
 
     found = context.store.read(work)
     if not request.name:

@@ -43,6 +43,7 @@ from timewright.operations.views import (
     summarize_runs,
 )
 from timewright.ports import ExternalId, Page, RunFilter, Store, Transaction, Unreadable
+from timewright.ports.rows import RunsWithExternalId
 
 ExternalName = Annotated[str, Meta(max_length=255)]
 MAX_EXTERNAL_RUNS = 1000
@@ -126,8 +127,8 @@ def list_runs(context: OperationContext, tx: Transaction, request: ListRuns) -> 
     unreadable: dict[str, Unreadable] = {}
     wanted = None
     if request.external_id:
-        found = tx.find_external_ids(external_id=request.external_id, limit=MAX_EXTERNAL_RUNS)
-        wanted = tx.get_runs({one.run_id for one in found})
+        named = RunsWithExternalId(request.external_id, MAX_EXTERNAL_RUNS)
+        wanted = {run.id: run for run in tx.select_runs(named)}
 
     def find(limit: int, place: str) -> Page:
         which = RunFilter(
@@ -230,7 +231,7 @@ def report_run(context: OperationContext, request: ReportRun) -> ReportedRun:
     def work(nested: OperationContext) -> ReportedRun:
         if request.external_id:
             row = ExternalId(request.run, request.fence, request.external_id)
-            nested.store.write(lambda tx: tx.put_external_id(row))
+            nested.store.write(lambda tx: tx.put_run_rows([row]))
         if isinstance(request.outcome, Started):
             return start_lease(nested, request.run, request.fence)
         return settle_lease(nested, request.run, request.fence, request.outcome)
@@ -325,7 +326,7 @@ def schedule_trends(context: OperationContext, tx: Transaction, request: GetTren
     """Show each number in the results of a schedule's newest runs over time."""
     schedule = find_schedule(tx, context.namespace, request.schedule).schedule
     marks = tx.recent_runs([schedule.id], limit_each=request.each).get(schedule.id, ())
-    attempts = tx.get_attempts([mark.run for mark in marks])
+    attempts = tx.get_run_rows(Attempt, [mark.run for mark in marks])
     found: dict[str, list[TrendPoint]] = {}
     for mark in marks:
         for name, value in _numbers(_last_result(attempts.get(mark.run, ()))):

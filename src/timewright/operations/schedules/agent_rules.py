@@ -88,7 +88,18 @@ def check_agent_edit(context: OperationContext, record: ScheduleRecord) -> None:
 
 
 def check_approved(record: ScheduleRecord) -> None:
-    """Reject a start, also a test, of a schedule that waits for approval."""
+    """Reject a start, also a test, of a schedule that waits for approval or is archived.
+
+    An archived one may have been rejected, or archived by its agent while it waited.
+    """
+    if record.progress.state is ScheduleState.ARCHIVED:
+        raise NotAllowed(
+            f"schedule {record.schedule.name} is archived",
+            field="state",
+            value=record.progress.state.value,
+            rule="a schedule that is archived or waits for approval does not run",
+            fix=f"schedule create {record.schedule.name}: a new schedule",
+        )
     if record.progress.state is ScheduleState.PENDING_APPROVAL:
         raise NotAllowed(
             f"schedule {record.schedule.name} waits for approval",
@@ -128,7 +139,17 @@ class Removal(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: datetime
 
 
-def reject_duplicate(context: OperationContext, schedule: Schedule) -> None:
+def check_agent_creation(
+    context: OperationContext, schedule: Schedule, *, now: datetime, force: bool = False
+) -> None:
+    """Reject an agent's new schedule that a person removed lately, or that exists already unless `force`."""
+    if is_agent(context):
+        _reject_removed(context, schedule, now=now)
+        if not force:
+            _reject_duplicate(context, schedule)
+
+
+def _reject_duplicate(context: OperationContext, schedule: Schedule) -> None:
     """Raise Conflict if another schedule has the same target and trigger, and name it."""
     found = context.store.read(lambda tx: _find_duplicate(tx, schedule))
     if found is not None:
@@ -155,7 +176,7 @@ def remember_removal(context: OperationContext, schedule: Schedule, *, reason: s
     context.store.write(lambda tx: tx.put_objects(rows))
 
 
-def reject_removed(context: OperationContext, schedule: Schedule, *, now: datetime) -> None:
+def _reject_removed(context: OperationContext, schedule: Schedule, *, now: datetime) -> None:
     """Reject an agent's schedule that a person removed lately; if it waits for approval, a person decides."""
     if needs_approval(context):
         return

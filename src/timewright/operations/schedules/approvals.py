@@ -19,6 +19,7 @@ from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_schedule
 from timewright.operations.pagination import paginate
 from timewright.operations.registry import ListRequest, ScheduleAction, operations
+from timewright.operations.schedules.agent_rules import remember_removal
 from timewright.operations.schedules.writes import read_schedule_detail
 from timewright.operations.views import ScheduleDetail
 from timewright.operations.workflows.waits import PendingAnswer, pending_answers
@@ -112,6 +113,8 @@ def _decide(
             rule="a person reviews schedules created by agents",
             fix=f"ask a person: approval approve {schedule.name}",
         )
+    if change is reject:
+        remember_removal(context, schedule, reason=request.reason, now=now)
     by = context.actor_with_reason(request.reason)
     context.notify(change(context.store, schedule.id, by=by, now=now).facts)
     return read_schedule_detail(context, schedule.id, now=now)

@@ -9,7 +9,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from timewright.core.input.input_errors import input_error
-from timewright.core.moments import HOUR, MINUTE, SECOND, ZERO
+from timewright.core.moments import HOUR, MINUTE, SECOND, ZERO, format_instant
+from timewright.errors import InvalidInput
 from timewright.ledger.backfills.records import Backfill, BackfillState, get_backfill, list_backfills
 from timewright.ledger.backfills.start import (
     BackfillTerms,
@@ -119,6 +120,14 @@ def backfill_schedule(
 ) -> BackfillResult:
     """Run past occurrences, again or for the first time; their existing records stay."""
     now = context.now()
+    if request.since > (request.until or now):
+        raise InvalidInput(
+            f"since {format_instant(request.since)} is after until {format_instant(request.until or now)}",
+            field="since",
+            value=request.since,
+            rule="until is not before since; a backfill runs past occurrences, so without until it is now",
+            fix="swap them, or an earlier since",
+        )
     terms = BackfillTerms(
         since=request.since,
         until=request.until if request.until is not None else now,

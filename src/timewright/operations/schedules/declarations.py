@@ -105,7 +105,8 @@ def build_declaration(
         floor=settings.interval_floor,
         defaults=settings.schedule_defaults,
     )
-    valid_shapes.add(shape)
+    if shape:
+        valid_shapes.add(shape)
     return request
 
 
@@ -119,8 +120,11 @@ def decode_call(fields: Mapping[str, Any]) -> Call | None:
 
 
 def definition_shape(fields: Mapping[str, Any]) -> str:
-    """Return what two drafts have in common that differ only in name and target."""
-    return definition_digest({key: fields[key] for key in fields if key not in ("name", "target")})
+    """Return what two drafts have in common that differ only in name and target; "" if none can be stored."""
+    try:
+        return definition_digest({key: fields[key] for key in fields if key not in ("name", "target")})
+    except (TypeError, ValueError, RecursionError):
+        return ""
 
 
 def sort_by_dependency(drafts: Sequence[ScheduleDraft]) -> list[ScheduleDraft]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from timewright.core.moments import SECOND
 from timewright.core.recurrence.triggers import ZONED_TRIGGERS
-from timewright.core.run.run import Outcome, Run, RunState
+from timewright.core.run.run import Outcome, Reason, Run, RunState
 from timewright.core.schedule.schedule import Schedule
 from timewright.core.target import Handoff
 from timewright.errors import Conflict, NotAllowed
@@ -71,9 +74,10 @@ class NewRun(Struct, frozen=True, kw_only=True):
 
 
 class NewRuns(Struct, frozen=True, kw_only=True):
-    """The runs, in the order of the request."""
+    """The runs, in the order of the request, and why some were skipped."""
 
     runs: tuple[NewRun, ...]
+    warnings: tuple[str, ...] = ()
 
 
 class SkipOccurrences(WriteRequest, frozen=True, kw_only=True):
@@ -123,7 +127,19 @@ def run_schedule(context: OperationContext, tx: Transaction, request: RunSchedul
     )
     _check_same_payload(result.runs[0], request)
     context.notify(result.facts)
-    return build_run_detail(tx, result.runs[0])
+    warnings = tuple(_skip_warnings([(record.schedule.name, result.runs[0])]))
+    return replace(build_run_detail(tx, result.runs[0]), warnings=warnings)
+
+
+def _skip_warnings(runs: Iterable[tuple[str, Run]]) -> Iterator[str]:
+    """For each schedule, how many of its runs were skipped, and how to run them."""
+    for (name, reason), count in Counter(
+        (name, run.reason) for name, run in runs if run.state is RunState.SKIPPED
+    ).items():
+        runs_of = f"{name} was not run" if count == 1 else f"{count} runs of {name} were skipped"
+        why = "an earlier run has not ended, and the schedule has overlap: skip"
+        fix = "To run it at the same time use force; to run it afterwards set overlap: queue"
+        yield f"{runs_of}: {why}. {fix}" if reason == Reason.OVERLAP else f"{runs_of}: {reason}"
 
 
 @operations.write(
@@ -164,7 +180,10 @@ def run_many_schedules(context: OperationContext, tx: Transaction, request: RunM
         runs=tuple(
             NewRun(id=run.id, schedule=one.schedule, state=run.state, reason=run.reason)
             for one, run in zip(request.runs, made.runs, strict=True)
-        )
+        ),
+        warnings=tuple(
+            _skip_warnings((one.schedule, run) for one, run in zip(request.runs, made.runs, strict=True))
+        ),
     )
 
 

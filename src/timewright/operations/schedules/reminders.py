@@ -181,16 +181,17 @@ def _when(request: SetReminder, *, now: datetime) -> dict[str, Any]:
         "cron": request.cron or None,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    if len(given) != 1 or (request.zone and not (request.cron or request.every)):
+    if len(given) != 1 or (request.zone and request.after is not None):
         raise InvalidInput(
             "give exactly one time for the reminder",
             field="at",
-            rule="exactly one of at, after, every and cron; a zone goes with every and cron",
+            rule="exactly one of at, after, every and cron; a zone goes with at, every and cron",
             fix="at: 2026-12-24T18:00:00+01:00, or after: 20m, or every: 2h",
         )
     if request.after is not None:
         return {"once": format_instant(now + check_duration(request.after, field="after"))}
-    return given | ({"zone": request.zone} if request.zone else {})
+    # An instant was read in the zone already.
+    return given | ({"zone": request.zone} if request.zone and request.at is None else {})
 
 
 def _free_name(tx: Transaction, namespace: str, text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
@@ -20,7 +21,6 @@ from timewright.core.target import Handoff
 from timewright.errors import Conflict, InvalidInput
 from timewright.ledger.dependencies.links import upstream_names
 from timewright.ledger.replan import create, revise
-from timewright.operations.access.permissions import is_agent
 from timewright.operations.access.secret_checks import check_secret_use, reject_plain_secrets, secret_warnings
 from timewright.operations.calendars.calendars import check_schedule_zones
 from timewright.operations.context import OperationContext, in_transaction
@@ -30,12 +30,11 @@ from timewright.operations.queues.policies import register_queue
 from timewright.operations.registry import ObjectName, WriteRequest, operations
 from timewright.operations.schedules.agent_rules import (
     apply_agent_end,
+    check_agent_creation,
     check_agent_edit,
     check_edit_by_hand,
     hold_for_approval_if_required,
     keep_agent_end,
-    reject_duplicate,
-    reject_removed,
 )
 from timewright.operations.views import ScheduleDetail, build_schedule_detail
 from timewright.ports import ScheduleRecord, Transaction
@@ -139,6 +138,14 @@ def update_schedule(context: OperationContext, tx: Transaction, request: UpdateS
     """Change some fields of a schedule; its next occurrence is decided again, past decisions stay."""
     now = context.now()
     record = find_editable_schedule(tx, context.namespace, request.schedule)
+    if not request.changes:
+        raise InvalidInput(
+            f"no field of {request.schedule} is to be changed",
+            field="schedule",
+            value=request.schedule,
+            rule="an update has at least one field of a schedule",
+            fix=f"schedule update {shlex.quote(request.schedule)} with every: 5m",
+        )
     _check_revision(record.schedule, request.revision)
     check_agent_edit(context, record)
     warnings = check_edit_by_hand(context, record.schedule)
@@ -213,10 +220,7 @@ def _create(
     context: OperationContext, schedule: Schedule, request: CreateSchedule | PutSchedule, *, now: datetime
 ) -> ScheduleDetail:
     by = context.actor_with_reason(request.reason)
-    if is_agent(context):
-        reject_removed(context, schedule, now=now)
-        if not request.force:
-            reject_duplicate(context, schedule)
+    check_agent_creation(context, schedule, now=now, force=request.force)
     release_archived_name(context, schedule.name, now=now)
     (made,) = create(context.store, [schedule], by=by, now=now)
     context.notify(made.facts)

@@ -181,7 +181,7 @@ def pending_answer(waiting: WaitingStep) -> PendingAnswer:
         workflow=context.workflow,
         step=context.step,
         workflow_run=run.parent,
-        question=waiting.description or context.step,
+        question=waiting.question,
         to=answer.to,
         form=answer.form,
         payload=context.input,

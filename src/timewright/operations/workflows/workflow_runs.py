@@ -10,9 +10,10 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from timewright.core.run.run import Run
+from timewright.core.run.run import Run, RunState
 from timewright.core.workflow import WorkflowSpec, layers, render_graph
 from timewright.errors import InvalidInput, NotAllowed
+from timewright.ledger.workflow_runs.advance import PAUSED
 from timewright.ledger.workflow_runs.control import pause_workflow_run, resume_workflow_run, start_workflow
 from timewright.ledger.workflow_runs.launch import REPEAT
 from timewright.ledger.workflow_runs.records import (
@@ -35,6 +36,7 @@ from timewright.operations.views import RunDetail, build_run_detail, first_start
 from timewright.operations.workflows.workflow_schedules import require_version, require_workflow
 from timewright.operations.workflows.workflows import Version
 from timewright.ports import Transaction
+from timewright.ports.rows import StepRuns
 from timewright.ports.workflow import StepRow
 
 MAX_STEPS_SHOWN = 1000
@@ -101,6 +103,8 @@ class WorkflowDrawing(Struct, frozen=True, kw_only=True):
     """The newest run of each step and item, in the order they were created."""
     more: bool = False
     """Whether there are more step runs than are listed."""
+    paused: bool = False
+    """Whether the run is paused, so that no further step starts."""
 
 
 @operations.write(
@@ -144,11 +148,13 @@ def draw_workflow(context: OperationContext, tx: Transaction, request: DrawWorkf
     pin = _workflow_context_of(run, request.workflow)
     spec = require_version(tx, context.namespace, pin.workflow, pin.version)
     newest = _newest_step_runs(tx, run)
-    drawing = _draw(spec, run=run.id, states=_step_states(newest, tx.get_steps(run.id)))
+    rows = tx.get_steps(run.id)
+    drawing = _draw(spec, run=run.id, states=_step_states(newest, rows))
+    paused = run.state is RunState.LEASED and "" in rows and rows[""].state == PAUSED
     shown = newest[:MAX_STEPS_SHOWN]
     starts = first_starts_of(tx, [one for _, one in shown])
     runs = tuple(_step_run(context, one, starts.get(one.id)) for context, one in shown)
-    return replace(drawing, runs=runs, more=len(newest) > len(shown))
+    return replace(drawing, runs=runs, more=len(newest) > len(shown), paused=paused)
 
 
 @operations.add("workflow pause", scope="trigger", examples=({"run": WORKFLOW_RUN},))
@@ -214,7 +220,7 @@ def _check_approved(workflow: str, head: WorkflowHeader, version: int) -> None:
             field="version",
             value=version,
             rule="a version that an agent wrote runs after a person approves it",
-            fix="run another version" if rejected else f"workflow approve {workflow} --version {version}",
+            fix="run another version" if rejected else f"workflow approve {workflow} with version: {version}",
         )
 
 
@@ -257,7 +263,7 @@ def _draw(spec: WorkflowSpec, *, run: str, states: Mapping[str, StepStatus]) -> 
 def _newest_step_runs(tx: Transaction, run: Run) -> list[tuple[WorkflowContext, Run]]:
     """Return the newest run of each step and item with its context, in the order they were created."""
     found: dict[tuple[str, int | None], tuple[WorkflowContext, Run]] = {}
-    for one in tx.child_runs(run.id):
+    for one in tx.select_runs(StepRuns(run.id)):
         part = workflow_context(one)
         if part is not None:
             found.pop((part.step, part.item), None)

@@ -27,6 +27,7 @@ from timewright.ledger.workflow_runs.records import (
 from timewright.operations.context import OperationContext
 from timewright.operations.definitions.schedules import DefinitionOwner, ScheduleDraft, apply_schedules
 from timewright.operations.lookup import not_found
+from timewright.operations.schedules.agent_rules import remember_removal
 from timewright.ports import StoredObject, Transaction
 
 _HANDLED_FIELDS = {
@@ -66,6 +67,7 @@ def archive_schedules(
     found = context.store.read(lambda tx: tx.get_schedules(ids)) if ids else {}
     not_archived = [i for i, record in found.items() if record.progress.state is not ScheduleState.ARCHIVED]
     for schedule_id in not_archived:
+        remember_removal(context, found[schedule_id].schedule, reason=reason, now=now)
         by = context.actor_with_reason(reason or "removed from its workflow")
         context.notify(archive(context.store, schedule_id, by=by, now=now).facts)
     return sorted(name for name, schedule_id in schedules.items() if schedule_id in not_archived)
@@ -97,6 +99,7 @@ def _draft(
         target["user"] = user
     if "input" in fields:
         target["input"] = fields["input"]
+        spec.check_input_types(fields["input"] if isinstance(fields["input"], dict) else {})
     default_name = spec.name if is_only else f"{spec.name}-{number}"
     name = fields.get("name") or fields.get("schedule_id") or default_name
     return {"preset": "workflow", **rest, "name": name, "target": target}

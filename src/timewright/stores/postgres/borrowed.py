@@ -58,6 +58,13 @@ class BorrowedStore:
 
     def check(self) -> None:
         """Refuse a connection without a transaction, or to another database or schema version."""
+        if self._raw.pgconn.transaction_status == TransactionStatus.INERROR:
+            raise NotAllowed(
+                "the transaction has failed",
+                field="connection",
+                rule="a statement before this one had an error, so nothing can be added or committed",
+                fix="roll it back, and begin again",
+            )
         if self._raw.pgconn.transaction_status != TransactionStatus.INTRANS:
             raise NotAllowed(
                 "the connection has no open transaction",

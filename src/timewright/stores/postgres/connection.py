@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import psycopg
 from msgspec import Struct
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.errors import error_from_result
 from psycopg.generators import fetch_many, send
 from psycopg.pq import ConnStatus, Escaping, ExecStatus, TransactionStatus
@@ -107,6 +108,11 @@ class Connection(psycopg.Connection[Any]):
             _BEGIN_WRITE if self.has_planner_settings else _BEGIN_WRITE + _LOCAL_PLANNER_SETTINGS
         )
 
+    @property
+    def has_statements(self) -> bool:
+        """Whether the transaction has a statement, sent or pipelined with the next one."""
+        return not self._begin_sql or bool(self._pending_sql)
+
     def begin_read(self, *, is_probe: bool) -> None:
         """Begin a read-only snapshot with its first query."""
         self._begin_sql = _BEGIN_READ
@@ -115,7 +121,7 @@ class Connection(psycopg.Connection[Any]):
 
     def commit_transaction(self) -> None:
         """Commit; if no statement was sent, there is no transaction."""
-        if not self._begin_sql or self._pending_sql:
+        if self.has_statements:
             self.execute_raw(b"COMMIT")
         self._begin_sql = b""
 
@@ -284,3 +290,18 @@ def encode(value: str | int | None, encoding: str) -> bytes | None:
 
 def type_of(value: str | int | None) -> int:
     return _BIGINT if isinstance(value, int) else _ANY
+
+
+def with_timeouts(url: str) -> str:
+    """Add socket timeouts: without them a broken network blocks a client for minutes."""
+    given = conninfo_to_dict(url)
+    wanted = {
+        "connect_timeout": "5",
+        "tcp_user_timeout": "10000",
+        "keepalives": "1",
+        "keepalives_idle": "5",
+        "keepalives_interval": "2",
+        "keepalives_count": "3",
+        "application_name": "timewright",
+    }
+    return make_conninfo(url, **{name: value for name, value in wanted.items() if name not in given})

@@ -21,7 +21,7 @@ from timewright.stores.rows import Row
 from timewright.stores.statements import Statement
 
 # Reads of every tick. They are prepared, because planning one takes ten times as long as running it.
-PROBES = frozenset({"pending_work", "cancel_requested_runs"})
+PROBES = frozenset({"pending_work", "waiting_rows_of_past", "cancel_requested_runs"})
 
 # Statements whose result nobody reads; they are sent together with the next one. A lock among them is taken
 # only then, so no caller may rely on it before its next query.

@@ -37,12 +37,11 @@ from timewright.stores.transaction import SqlTransaction
 try:
     import psycopg
     from psycopg import errors as pg
-    from psycopg.conninfo import make_conninfo
     from psycopg.pq.abc import PGconn
     from psycopg_pool import ConnectionPool, PoolTimeout
 
     from timewright.stores.postgres.borrowed import BorrowedStore, StorePlace, read_place
-    from timewright.stores.postgres.connection import Connection
+    from timewright.stores.postgres.connection import Connection, with_timeouts
     from timewright.stores.postgres.executor import PostgresExecutor, PostgresReadExecutor, number_parameters
 except ImportError as missing:
     raise MissingExtra(
@@ -67,6 +66,12 @@ WHERE locktype = 'advisory' AND classid = %s::bigint AND objsubid = 2 AND grante
 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
 CHANNEL = "timewright"
+# The time that is used is recorded this often, so that a process that starts can judge the server's clock.
+MARK_INTERVAL_S = 60.0
+_CLOCK_RECORDS = """
+SELECT value::bigint, EXISTS (SELECT 1 FROM pauses WHERE origin = 'clock' AND ended_at IS NULL)
+FROM meta WHERE name = 'high_water'
+"""
 
 _LOST_PREPARED = (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement)
 _RETRYABLE = (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable, *_LOST_PREPARED)
@@ -86,9 +91,10 @@ class PostgresStore:
         self._prepares = True
         self._pause = threading.Event()
         self._place: StorePlace | None = None
+        self._marked_at: float | None = None
         self._name = os.urandom(8).hex()
         self._lock_key = int.from_bytes(os.urandom(4), "big") >> 1
-        self._conninfo = conninfo = _with_timeouts(url)
+        self._conninfo = conninfo = with_timeouts(url)
         with self._translate_errors():
             self._pool = ConnectionPool(
                 conninfo,
@@ -132,10 +138,20 @@ class PostgresStore:
         self.clock_guard.accept(reading)
 
     def _adopt_accepted_clock(self) -> None:
-        """Accept the reading in doubt if a person has accepted it through another process."""
-        reading, found = self._read_clock(), self.read(lambda tx: tx.get_meta("clock_accepted"))
-        if found is not None and abs(reading - from_micros(int(found))) <= self.clock_guard.max_step:
+        """Accept the reading in doubt if a person has accepted it, or another process uses such a time."""
+        reading = self._read_clock()
+        found = self.read(lambda tx: [tx.get_meta(name) for name in ("clock_accepted", "high_water")])
+        trusted = [from_micros(int(value)) for value in found if value is not None]
+        if any(abs(reading - instant) <= self.clock_guard.max_step for instant in trusted):
             self.clock_guard.accept(reading)
+
+    def _save_mark(self, executor: PostgresExecutor) -> None:
+        """Record the time that is used; in doubt, only if it is later than what another process recorded."""
+        at = self._commit_timer.begin()
+        if self._marked_at is None or at - self._marked_at >= MARK_INTERVAL_S:
+            self._marked_at, now = at, executor.now()
+            statement = "put_meta" if self.clock_guard.doubt is None else "raise_meta"
+            executor.query(statement, {"name": "high_water", "value": str(to_micros(now))})
 
     def _read_clock(self) -> datetime:
         if self._clock is not None:
@@ -193,6 +209,7 @@ class PostgresStore:
         def connect() -> psycopg.Connection[Any]:
             connection = psycopg.connect(conninfo, autocommit=True)
             if not is_pooled(connection):
+                # It lives as long as the process: while others see its lock, they leave our leases alone.
                 connection.execute(self._lock_session_sql())
             return connection
 
@@ -258,7 +275,10 @@ class PostgresStore:
                     guard=self.clock_guard,
                 )
                 answer = work(SqlTransaction(executor))
-                if commit_at is not None:
+                if commit_at is None and connection.has_statements:
+                    # The last statement, so its row is locked only for the commit.
+                    self._save_mark(executor)
+                elif commit_at is not None:
                     connection.flush_pipeline()
                     self._commit_timer.wait(commit_at, began=began, read_clock=executor.now)
             except BaseException:
@@ -301,6 +321,9 @@ class PostgresStore:
                         fix=f"set {setting} = on in postgresql.conf",
                     )
             self._migrate(connection)
+            found = connection.execute(_CLOCK_RECORDS).fetchone()
+            if found is not None:
+                self.clock_guard.start(from_micros(found[0]), is_in_doubt=found[1])
 
     def _migrate(self, connection: Connection) -> None:
         # No statement timeout: another instance may be migrating.
@@ -355,21 +378,6 @@ class PostgresStore:
             ) from error
         except psycopg.Error as error:
             raise StoreError(f"{self.database}: {type(error).__name__}: {error}") from error
-
-
-def _with_timeouts(url: str) -> str:
-    """Add socket timeouts: without them a broken network blocks a client for minutes."""
-    given = psycopg.conninfo.conninfo_to_dict(url)
-    wanted = {
-        "connect_timeout": "5",
-        "tcp_user_timeout": "10000",
-        "keepalives": "1",
-        "keepalives_idle": "5",
-        "keepalives_interval": "2",
-        "keepalives_count": "3",
-        "application_name": "timewright",
-    }
-    return make_conninfo(url, **{name: value for name, value in wanted.items() if name not in given})
 
 
 def _is_for_tests(connection: psycopg.Connection[Any]) -> bool:

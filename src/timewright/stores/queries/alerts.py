@@ -14,6 +14,7 @@ from timewright.core.moments import from_micros, to_micros
 from timewright.errors import TimewrightError
 from timewright.ports import Page
 from timewright.ports.objects import AlertRow, StoredChannel
+from timewright.ports.rows import IncidentFilter
 from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit
 from timewright.stores.rows import json_text, micros_or_none, storable_text
 
@@ -25,7 +26,7 @@ _read_channel = msgspec.json.Decoder(Channel).decode
 
 
 class SqlAlertQueries(SqlQueries):
-    """Implements `ports.alerts.AlertQueries`."""
+    """Incidents and channels, of `ports.objects.ObjectQueries`."""
 
     def claim_alert_check(self, *, now: datetime, before: datetime) -> bool:
         """Take the right to look for incidents; false if another process looked after `before`."""
@@ -69,27 +70,18 @@ class SqlAlertQueries(SqlQueries):
         )
         return {one.id for one in rows}
 
-    def find_incidents(
-        self, namespace: str | None, *, open_only: bool, limit: int = 50, cursor: str = ""
-    ) -> Page:
+    def find_incidents(self, which: IncidentFilter) -> Page:
         """Return a page of incidents, newest first."""
+        limit = page_limit(which.limit)
         parameters = {
-            "before": cursor or LAST_KEY,
-            "namespace": namespace or "",
-            "open": int(open_only),
-            "limit": page_limit(limit) + 1,
+            "id": which.incident_id,
+            "before": which.cursor or LAST_KEY,
+            "namespace": which.namespace or "",
+            "open": int(which.open_only),
+            "limit": limit + 1,
         }
         rows = [_read_incident(row[0]) for row in self._query("list_incidents", parameters)]
         return Page(tuple(rows[:limit]), rows[limit - 1].id if len(rows) > limit else "")
-
-    def get_incident(self, incident_id: str) -> Incident | None:
-        """Return an incident by its id."""
-        rows = self._query("get_incident", {"id": incident_id})
-        return _read_incident(rows[0][0]) if rows else None
-
-    def prune_incidents(self, *, before: datetime) -> None:
-        """Delete incidents that closed before an instant."""
-        self._query("delete_incidents", {"before": to_micros(before)})
 
     def read_channels(self) -> tuple[StoredChannel, ...]:
         """Return all channels; a change by another process is seen within a second."""

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
+import msgspec
+
 from timewright.core.run.run import Run
 from timewright.errors import Conflict, InvalidInput
 from timewright.stores.cache import RowCache
@@ -62,6 +64,10 @@ class SqlQueries:
     def now(self) -> datetime:
         """Return the store's clock, read in this transaction after it has waited for its locks."""
         return self._executor.now()
+
+    def _list_parameter(self, values: list[str]) -> list[str] | str:
+        """A list for `{each:…}`: SQLite reads it as JSON."""
+        return values if self._executor.is_remote else msgspec.json.encode(values).decode()
 
     def _add_buckets(self, buckets: Iterable[str]) -> None:
         """Register the ready buckets of new runs; those known to be committed cost nothing."""

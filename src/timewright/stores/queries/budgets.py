@@ -115,11 +115,6 @@ class SqlBudgetQueries(SqlQueries):
             for before, after in known.items()
         )
 
-    def get_charges(self, run_ids: Iterable[str], *, open_only: bool = False) -> list[Charge]:
-        """Return the charges of runs; with `open_only`, those whose actual use is not known yet."""
-        statement = "get_open_charges" if open_only else "get_charges"
-        return [_read_charge(row) for row in self._query(statement, {"ids": list(run_ids)})]
-
     def recount_budget(self, budget: str, *, since: datetime) -> None:
         """Recompute the account of the period that begins at `since` from its charges."""
         parameters = {"budget": budget, "period": to_micros(since)}
@@ -216,7 +211,8 @@ def _charge_row(charge: Charge) -> tuple[Any, ...]:
     )
 
 
-def _read_charge(row: Row) -> Charge:
+def read_charge(row: Row) -> Charge:
+    """Decode a charge."""
     return Charge(
         run_id=row[0],
         fence=row[1],

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
 
-import msgspec
-from msgspec.structs import asdict, astuple, replace
+from msgspec.structs import replace
 
-from timewright.core.moments import from_micros, to_micros
+from timewright.core.moments import to_micros
 from timewright.core.policies.limits import (
     KEY_MARK,
     LIMIT,
@@ -19,21 +18,17 @@ from timewright.core.policies.limits import (
     named_limit_key,
 )
 from timewright.core.run.leasing import SHARE_UNIT, LimitGroup, LimitUsage, share_key, share_limit
-from timewright.core.run.run import Artifact, Attempt, Run, RunState
+from timewright.core.run.run import Attempt, Run, RunState
 from timewright.ports import (
-    ExternalId,
     Grant,
     Renewal,
     Renewed,
 )
-from timewright.ports.attempt_output import AttemptOutput, OutputExcerpt, RunProgress
-from timewright.stores.queries.base import SqlQueries
 from timewright.stores.queries.ready_runs import SqlReadyQueries
 from timewright.stores.rows import (
     Row,
     attempt_columns,
     cached_micros,
-    read_run,
     ready_bucket,
     settled_columns,
     storable_text,
@@ -41,7 +36,6 @@ from timewright.stores.rows import (
 )
 
 DEFAULT_LIMIT = 1
-FOREVER = 2**62
 
 _BY_ID = itemgetter(0)
 
@@ -182,11 +176,6 @@ class SqlLeaseQueries(SqlReadyQueries):
         keys = [row[0] for row in self._query("limit_keys", {**values, "limit": limit})]
         return held, self.get_limits(keys)
 
-    def prune_limit_keys(self, *, before: datetime) -> None:
-        """Delete the rows of keys that were last used before an instant and that no lease holds."""
-        self._query("prune_groups", {"before": to_micros(before)})
-        self._query("prune_limit_keys", {"before": to_micros(before)})
-
     def lease_runs(self, grants: Sequence[Grant]) -> list[Run]:
         """Lease ready runs; returns those that were leased."""
         if not grants:
@@ -207,7 +196,7 @@ class SqlLeaseQueries(SqlReadyQueries):
         self._insert_limit_holds([run for run in leased if run.limit_keys])
         return leased
 
-    def renew_leases(self, renewals: Sequence[Renewal], *, now: datetime) -> list[Renewed]:
+    def renew_leases(self, renewals: Sequence[Renewal]) -> list[Renewed]:
         """Renew leases; returns those whose fence still matched."""
         if not renewals:
             return []
@@ -222,27 +211,6 @@ class SqlLeaseQueries(SqlReadyQueries):
         else:
             rows = self._query("expired_leases", {"now": to_micros(now), "limit": limit})
         return self._decode_or_park(rows)
-
-    def leased_runs(
-        self, *, holder: str = "", lease_id: str | None = None, cancel_requested: bool = False
-    ) -> list[Run]:
-        """Return every leased run, or those of one holder; optionally only those asked to stop.
-
-        With `lease_id`, the run with that lease.
-        """
-        if lease_id is not None:
-            return self._find_lease(lease_id)
-        statement = "cancel_requested_runs" if cancel_requested else "leased_runs"
-        rows = self._query(statement, {"holder": holder})
-        return [read_run(row) for row in sorted(rows, key=_BY_ID)]
-
-    def _find_lease(self, lease_id: str) -> list[Run]:
-        """The run with a lease, by the instant in its id first, for which leases have an index."""
-        for since, until in (_lease_instant_range(lease_id), (0, FOREVER)):
-            parameters = {"lease_id": lease_id, "since": since, "until": until}
-            if rows := self._query("find_lease", parameters):
-                return [read_run(rows[0])]
-        return []
 
     def settle_runs(self, settled: Sequence[tuple[Run, Attempt]]) -> set[str]:
         """Write the end of leases; returns the ids whose fence still matched."""
@@ -276,14 +244,6 @@ def _key_range(limit_key: str) -> dict[str, str]:
     return {"first": limit_key + KEY_MARK, "last": limit_key + chr(ord(KEY_MARK) + 1)}
 
 
-def _lease_instant_range(lease_id: str) -> tuple[int, int]:
-    """The millisecond encoded in a lease id, as a range in microseconds."""
-    milliseconds = 0
-    for letter in lease_id.removeprefix("lease_")[:10]:
-        milliseconds = milliseconds * 32 + max("0123456789ABCDEFGHJKMNPQRSTVWXYZ".find(letter), 0)
-    return milliseconds * 1000, milliseconds * 1000 + 1000
-
-
 def _leased(grant: Grant) -> Run:
     return replace(
         grant.run,
@@ -297,103 +257,3 @@ def _leased(grant: Grant) -> Run:
         cancel_at=None,
         reason="",
     )
-
-
-class SqlOutputQueries(SqlQueries):
-    """The attempt output of `ports.runs.RunQueries`."""
-
-    def put_attempt_output(self, rows: Sequence[AttemptOutput]) -> None:
-        """Write the output of attempts so far, replacing what was written before."""
-        if rows:
-            self._execute_many("put_attempt_output", [_output_row(output) for output in rows])
-
-    def get_attempt_output(self, run_ids: Iterable[str]) -> dict[str, tuple[AttemptOutput, ...]]:
-        """Return the output of the attempts of runs, oldest first."""
-        found: dict[str, list[AttemptOutput]] = {}
-        for row in self._query("get_attempt_output", {"ids": list(run_ids)}):
-            found.setdefault(row[0], []).append(_decode_output(row))
-        return {run_id: tuple(outputs) for run_id, outputs in found.items()}
-
-    def delete_attempt_output(self, attempts: Sequence[tuple[str, int]]) -> None:
-        """Delete the output of attempts by run and fence; the ended attempt keeps it."""
-        if attempts:
-            self._execute_many("delete_attempt_output", list(attempts))
-
-    def put_run_progress(self, rows: Sequence[RunProgress]) -> None:
-        """Write what leased runs report about their work; a report of a lost lease changes nothing."""
-        if rows:
-            self._execute_many("put_run_progress", [_progress_row(one) for one in rows])
-
-    def get_run_progress(self, run_ids: Iterable[str]) -> dict[str, RunProgress]:
-        """Return what runs last reported, by run id; a run that reported nothing is left out."""
-        found = self._query("get_run_progress", {"ids": list(run_ids)})
-        return {row[0]: _decode_progress(row) for row in found}
-
-    def add_artifacts(self, artifacts: Sequence[Artifact]) -> None:
-        """Write references to files of attempts."""
-        if artifacts:
-            self._execute_many("add_artifacts", [astuple(one) for one in artifacts])
-
-    def get_artifacts(
-        self, run_ids: Iterable[str] | None = None, *, after: str = "", limit: int = 1000
-    ) -> list[Artifact]:
-        """Return the artifacts of runs, or the first of all runs after one, by run, attempt and name."""
-        if run_ids is None:
-            rows = self._query("artifacts_after", {"after": after, "limit": limit})
-        else:
-            rows = self._query("artifacts_of_runs", {"ids": list(run_ids)})
-        return [_decode_artifact(row) for row in rows]
-
-    def put_external_id(self, row: ExternalId) -> None:
-        """Write what an external executor calls the run of an attempt."""
-        parameters = {**asdict(row), "external_id": storable_text(row.external_id)}
-        self._query("put_external_id", parameters)
-
-    def find_external_ids(
-        self, *, run_ids: Iterable[str] = (), external_id: str = "", limit: int = 1000
-    ) -> list[ExternalId]:
-        """Return the external ids of the attempts of runs, oldest first, or the attempts with an id."""
-        if external_id:
-            parameters = {"external_id": storable_text(external_id), "limit": limit}
-            return [ExternalId(*row) for row in self._query("runs_by_external_id", parameters)]
-        return [ExternalId(*row) for row in self._query("external_ids_of_runs", {"ids": list(run_ids)})]
-
-
-def _decode_artifact(row: Row) -> Artifact:
-    run_id, fence, name, size, digest, media_type = row
-    return Artifact(run=run_id, fence=fence, name=name, size=size, digest=digest, type=media_type)
-
-
-def _output_row(output: AttemptOutput) -> Row:
-    excerpt = output.excerpt
-    return (
-        output.run_id,
-        output.fence,
-        output.number,
-        to_micros(output.at),
-        excerpt.size,
-        excerpt.tail_offset,
-        storable_text(excerpt.text),
-    )
-
-
-def _progress_row(one: RunProgress) -> Row:
-    checkpoint = "" if one.checkpoint is None else msgspec.json.encode(one.checkpoint).decode()
-    return (one.run_id, one.fence, to_micros(one.at), one.fraction, storable_text(one.note), checkpoint)
-
-
-def _decode_progress(row: Row) -> RunProgress:
-    checkpoint = msgspec.json.decode(row[5]) if row[5] else None
-    return RunProgress(
-        run_id=row[0],
-        fence=row[1],
-        at=from_micros(row[2]),
-        fraction=row[3],
-        note=row[4],
-        checkpoint=checkpoint,
-    )
-
-
-def _decode_output(row: Row) -> AttemptOutput:
-    excerpt = OutputExcerpt(size=row[4], tail_offset=row[5], text=row[6])
-    return AttemptOutput(run_id=row[0], fence=row[1], number=row[2], at=from_micros(row[3]), excerpt=excerpt)

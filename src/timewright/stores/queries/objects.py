@@ -21,6 +21,7 @@ from timewright.ports import (
     PruneRequest,
     StoredObject,
 )
+from timewright.ports.rows import IncidentPrune, LimitKeyPrune, ObjectPrune
 from timewright.stores.queries.alerts import CHANNEL
 from timewright.stores.queries.base import LAST_KEY, MAX_PAGE_ROWS, SqlQueries, page_limit, stale_revision
 from timewright.stores.rows import (
@@ -87,16 +88,6 @@ class SqlObjectQueries(SqlQueries):
             "names": wanted,
         }
         return [_decode_object(row) for row in self._query("get_objects", parameters)]
-
-    def prune_objects(self, kind: str, *, namespace: str, older_than: datetime, limit: int = 100) -> int:
-        """Delete the first objects of a kind that were written before an instant; returns how many."""
-        parameters = {
-            "kind": kind,
-            "namespace": namespace,
-            "older": to_micros(older_than),
-            "limit": page_limit(limit),
-        }
-        return len(self._query("prune_objects", parameters))
 
     def delete_object(self, kind: str, *, namespace: str, name: str) -> bool:
         """Delete an object; returns whether it existed."""
@@ -247,8 +238,24 @@ class SqlObjectQueries(SqlQueries):
         """Write a single value about the store."""
         self._query("put_meta", {"name": name, "value": value})
 
-    def prune(self, request: PruneRequest) -> int:
-        """Delete finished runs and their attempts, oldest first; returns how many.
+    def prune(self, request: PruneRequest | ObjectPrune | IncidentPrune | LimitKeyPrune) -> int:
+        """Delete old rows; returns how many, of those kinds whose number is known."""
+        match request:
+            case PruneRequest():
+                return self._prune_runs(request)
+            case ObjectPrune():
+                page = {"older": to_micros(request.older_than), "limit": page_limit(request.limit)}
+                which = {"kind": request.kind, "namespace": request.namespace}
+                return len(self._query("prune_objects", {**which, **page}))
+            case IncidentPrune():
+                self._query("delete_incidents", {"before": to_micros(request.before)})
+            case LimitKeyPrune():
+                self._query("prune_groups", {"before": to_micros(request.before)})
+                self._query("prune_limit_keys", {"before": to_micros(request.before)})
+        return 0
+
+    def _prune_runs(self, request: PruneRequest) -> int:
+        """Delete finished runs and what is recorded about them, oldest first; returns how many.
 
         A schedule's cursor is past everything it has decided, so a pruned occurrence is not made again.
         """

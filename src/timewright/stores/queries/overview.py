@@ -69,11 +69,6 @@ class SqlOverviewQueries(SqlQueries):
         ((schedules, waiting),) = self._query("count_namespace", parameters)
         return int(schedules), int(waiting)
 
-    def next_schedule_ids(self, namespace: str, *, until: datetime, limit: int) -> list[str]:
-        """Return the ids of the schedules with the earliest wake-ups, earliest first."""
-        parameters = {"namespace": namespace, "until": to_micros(until), "limit": limit}
-        return [row[0] for row in self._query("next_schedule_ids", parameters)]
-
     def recent_runs(
         self, schedule_ids: Iterable[str], *, limit_each: int, since: datetime | None = None
     ) -> dict[str, tuple[RecentRun, ...]]:

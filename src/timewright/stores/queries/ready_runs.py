@@ -8,14 +8,11 @@ from heapq import merge
 from itertools import groupby, islice
 from operator import itemgetter
 
-import msgspec
-
 from timewright.core.moments import to_micros
 from timewright.core.policies.limits import is_grouped_key
 from timewright.core.run.leasing import LimitUsage, allocate_starts
 from timewright.core.run.needs import LeaseOffer
 from timewright.core.run.run import Run
-from timewright.core.schedule.pauses import pause_need
 from timewright.errors import UnreadableRow
 from timewright.stores.cache import BucketList
 from timewright.stores.queries.base import MAX_PAGE_ROWS, SqlQueries
@@ -80,15 +77,6 @@ class SqlReadyQueries(SqlQueries):
             found += self._decode_ready(rows, bucket)
         return found
 
-    def first_ready_runs(self) -> list[Run]:
-        """Return the first ready run of each bucket with needs, without locking."""
-        buckets = [row[0] for row in self._query("ready_buckets", {"handoff": 0}) if split_bucket(row[0])[0]]
-        if not buckets:
-            return []
-        rows = self._query("first_ready_of_buckets", {"buckets": self._list_parameter(buckets)})
-        ids = [row[0] for row in rows if row[0] is not None]
-        return [read_run(row) for row in self._query("get_runs", {"ids": ids})]
-
     def wake_waiting_schedules(self, offer: LeaseOffer, *, now: datetime) -> int:
         """Make the set-aside schedules due that this offer can run; returns how many buckets they had."""
         able = self._waiting_buckets_of(offer)
@@ -101,13 +89,6 @@ class SqlReadyQueries(SqlQueries):
         rows = [(schedule_id, to_micros(until), ready_bucket(needs, ())) for schedule_id, needs in schedules]
         if rows:
             self._execute_many("set_aside", rows)
-
-    def set_aside_schedules(self, *, limit: int) -> list[str]:
-        """Return the ids of schedules that were set aside, because no instance could run them."""
-        # The bucket of a pause is JSON that ends with its id.
-        paused = ready_bucket((pause_need(""),), ()).partition(pause_need(""))[0] + pause_need("")
-        parameters = {"limit": limit, "pause": paused}
-        return [row[0] for row in self._query("set_aside_schedules", parameters)]
 
     def _waiting_buckets_of(self, offer: LeaseOffer) -> list[str]:
         rows = self._query("waiting_buckets", {})
@@ -137,10 +118,6 @@ class SqlReadyQueries(SqlQueries):
             cache.buckets = known
             cache.known_buckets.update(known.buckets)
         return known
-
-    def _list_parameter(self, values: list[str]) -> list[str] | str:
-        """A list for `{each:…}`: SQLite reads it as JSON."""
-        return values if self._executor.is_remote else msgspec.json.encode(values).decode()
 
     def _ready_for_offer(self, offer: LeaseOffer, *, now: datetime, limit: int) -> list[Run]:
         """The best runs of each group of buckets that share their limits and their slot."""

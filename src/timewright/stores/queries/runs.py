@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+from typing import Any
+
+from msgspec.structs import asdict
 
 from timewright.core.moments import to_micros
-from timewright.core.run.needs import ANSWER, EVENT
-from timewright.core.run.run import TERMINAL_STATES, Attempt, Run, RunState
+from timewright.core.run.needs import ANSWER, EVENT, needs_of_wait
+from timewright.core.run.run import TERMINAL_STATES, Run, RunState
 from timewright.errors import UnreadableRow
 from timewright.ids import first_id
 from timewright.ports import (
@@ -16,23 +20,41 @@ from timewright.ports import (
     RunFilter,
     Unreadable,
 )
+from timewright.ports.rows import (
+    FirstReadyRuns,
+    FutureManualRuns,
+    LeasedRuns,
+    LiveRuns,
+    QueuedRuns,
+    ReleasableRuns,
+    RunSelection,
+    RunsOfStep,
+    RunsWithArtifacts,
+    RunsWithExternalId,
+    RunsWithNeeds,
+    StepRuns,
+    WaitingSteps,
+)
 from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit
 from timewright.stores.rows import (
     Row,
     changed_row,
-    read_attempt,
     read_run,
+    ready_bucket,
     run_row,
+    split_bucket,
+    storable_text,
 )
 from timewright.stores.statements import RUN_COLUMNS
 
-MAX_WALK_ROWS = 10_000
+FIRST_WALK_ROWS, MAX_WALK_ROWS = 16, 10_000
 _SCHEDULE_ID, _PREVIOUS = (RUN_COLUMNS.split().index(name) for name in ("schedule_id", "previous"))
 # Column numbers in `run_row`.
 _READY_BUCKET, _HANDOFF = 12, 15
 
 # A run's id encodes its planned instant or a later one, rounded to a millisecond; one second covers that.
 ID_ROUNDING = timedelta(seconds=1)
+FOREVER = 2**62
 OLDEST = datetime(1970, 1, 2, tzinfo=UTC)
 # One statement per state, because each partial index is used only if the statement names its state.
 _STATEMENTS_BY_STATE: dict[RunState | None, str] = {
@@ -76,29 +98,28 @@ class SqlRunQueries(SqlQueries):
         instants = {"now": now, "until": until, "latest": latest}
         self._query("shorten_leases", {name: to_micros(instant) for name, instant in instants.items()})
 
-    def delete_runs(self, ids: Sequence[str]) -> None:
-        """Delete finished runs and their attempts, to repair a schedule's history."""
-        self._request_recounts(ids)
-        deleted = [row[0] for row in self._query("delete_runs", {"ids": list(ids)})] if ids else []
+    def repair_history(
+        self,
+        *,
+        delete: Sequence[str] = (),
+        fold: Sequence[Run] = (),
+        relink: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """Repair the history of schedules: delete runs, let runs count several occurrences, link runs."""
+        self._request_recounts([*delete, *(run.id for run in fold)])
+        deleted = [row[0] for row in self._query("delete_runs", {"ids": list(delete)})] if delete else []
         if deleted:
             self._query("delete_attempts", {"ids": deleted})
             self._query("delete_dependency_waits", {"ids": deleted})
-
-    def fold_runs(self, rows: Sequence[Run]) -> None:
-        """Let skipped runs count the occurrences from their `planned_at` to `last_of`."""
         folded = [
             (run.id, to_micros(run.planned_at), to_micros(run.last_of), run.dropped, run.previous)
-            for run in rows
+            for run in fold
             if run.last_of is not None
         ]
         if folded:
-            self._request_recounts([row[0] for row in folded])
             self._execute_many("fold_runs", folded)
-
-    def relink_runs(self, links: Sequence[tuple[str, str]]) -> None:
-        """Set the previous run of runs, to repair a schedule's history."""
-        if links:
-            self._execute_many("relink_runs", links)
+        if relink:
+            self._execute_many("relink_runs", relink)
 
     def get_runs(self, ids: Iterable[str], *, lock: bool = False) -> dict[str, Run]:
         """Return existing runs by id."""
@@ -114,11 +135,16 @@ class SqlRunQueries(SqlQueries):
         )
         if exact:
             return read_run(exact[0])
-        runs, _ = _decode_runs(self._follow_history(self._newest_run(schedule_id), max_rows=MAX_WALK_ROWS))
-        for run in runs:
-            if run.last_of is not None and run.planned_at <= planned_at <= run.last_of:
-                return run
-            if run.planned_at < planned_at and not run.dedupe_scope:
+        newest = self._newest_run(schedule_id)
+        # Mostly the newest rows answer, and admission asks for every occurrence that replaces a run.
+        for max_rows in (FIRST_WALK_ROWS, MAX_WALK_ROWS):
+            rows = self._follow_history(newest, max_rows=max_rows)
+            for run in _decode_runs(rows)[0]:
+                if run.last_of is not None and run.planned_at <= planned_at <= run.last_of:
+                    return run
+                if run.planned_at < planned_at and not run.dedupe_scope:
+                    return None
+            if len(rows) < max_rows:
                 return None
         return None
 
@@ -141,23 +167,57 @@ class SqlRunQueries(SqlQueries):
                     if which.state in _STATEMENTS_BY_STATE
                     else {"state": which.state.value if which.state else ""}
                 ),
-                "until": to_micros(which.until) if which.until else 2**62,
+                "until": to_micros(which.until) if which.until else FOREVER,
                 "limit": limit + 1,
             },
         )
         found, unreadable = _decode_runs(rows[:limit])
         return Page(tuple(found), str(rows[limit - 1][0]) if len(rows) > limit else "", tuple(unreadable))
 
-    def live_runs(self, schedule_ids: Iterable[str]) -> list[Run]:
-        """Return the ready, leased and held runs of schedules, oldest first."""
-        return [read_run(row) for row in self._query("live_runs", {"ids": list(schedule_ids)})]
+    def select_runs(self, which: RunSelection) -> list[Run]:
+        """Return the runs that a selection describes, without locking them."""
+        if isinstance(which, LeasedRuns) and which.lease_id is not None:
+            return self._find_lease(which.lease_id)
+        runs = [read_run(row) for row in self._selected_rows(which)]
+        if isinstance(which, LeasedRuns | WaitingSteps):
+            runs.sort(key=attrgetter("id"))
+        elif isinstance(which, StepRuns):
+            runs.sort(key=attrgetter("created_at", "dedupe_scope"))
+        return runs
 
-    def releasable_runs(self, *, limit: int, schedule_ids: Iterable[str] | None = None) -> list[Run]:
-        """Return the first held run of each given schedule, or of all, that has no ready or leased run."""
-        if schedule_ids is None:
-            return [read_run(row) for row in self._query("releasable_runs", {"limit": limit})]
-        parameters = {"limit": limit, "ids": list(schedule_ids)}
-        return [read_run(row) for row in self._query("releasable_runs_of_schedules", parameters)]
+    def _selected_rows(self, which: RunSelection) -> list[Row]:
+        """The rows of a selection; those of some are sorted by the caller."""
+        match which:
+            case ReleasableRuns(schedule_ids=None):
+                return self._query("releasable_runs", {"limit": which.limit})
+            case LeasedRuns(cancel_requested=True):
+                return self._query("cancel_requested_runs", {"holder": which.holder})
+            case FirstReadyRuns():
+                return self._first_of_each_bucket()
+            case WaitingSteps():
+                given = {"namespace": which.namespace}
+                asked = [
+                    {**given, "first": first, "last": last} for first, last in _buckets_of_wait(which.event)
+                ]
+                return [row for parameters in asked for row in self._query("waiting_steps", parameters)]
+        statement, parameters_of = _SELECTIONS[type(which)]
+        return self._query(statement, parameters_of(which))
+
+    def _first_of_each_bucket(self) -> list[Row]:
+        """The first ready run of each bucket with needs."""
+        buckets = [row[0] for row in self._query("ready_buckets", {"handoff": 0}) if split_bucket(row[0])[0]]
+        if not buckets:
+            return []
+        rows = self._query("first_ready_of_buckets", {"buckets": self._list_parameter(buckets)})
+        return self._query("get_runs", {"ids": [row[0] for row in rows if row[0] is not None]})
+
+    def _find_lease(self, lease_id: str) -> list[Run]:
+        """The run with a lease, by the instant in its id first, for which leases have an index."""
+        for since, until in (_lease_instant_range(lease_id), (0, FOREVER)):
+            parameters = {"lease_id": lease_id, "since": since, "until": until}
+            if rows := self._query("find_lease", parameters):
+                return [read_run(rows[0])]
+        return []
 
     def change_runs(self, changes: Sequence[RunChange]) -> set[str]:
         """Rewrite runs that are not leased; returns the ids whose state and fence still matched."""
@@ -169,18 +229,6 @@ class SqlRunQueries(SqlQueries):
         ]
         self._request_recounts([c.run.id for c in changes if c.expected_state in _MAY_HAVE_ENDED])
         return {row[0] for row in self._execute_many("change_runs", rows)}
-
-    def get_attempts(self, run_ids: Iterable[str]) -> dict[str, tuple[Attempt, ...]]:
-        """Return the ended attempts of runs, oldest first."""
-        found: dict[str, list[Attempt]] = {}
-        for row in self._query("get_attempts", {"ids": list(run_ids)}):
-            found.setdefault(row[0], []).append(read_attempt(row))
-        return {run_id: tuple(attempts) for run_id, attempts in found.items()}
-
-    def queue_runs(self, namespace: str, queue: str, *, limit: int) -> list[Run]:
-        """Return the unfinished runs of a queue in order, without locking."""
-        parameters = {"namespace": namespace, "queue": queue, "limit": limit}
-        return [read_run(row) for row in self._query("queue_runs", parameters)]
 
     def _request_recounts(self, ids: Sequence[str]) -> None:
         """Ask for the minutes in which these runs ended to be counted again: they change, or are deleted."""
@@ -257,6 +305,52 @@ def _decode_runs(rows: Sequence[Row]) -> tuple[list[Run], list[Unreadable]]:
         except UnreadableRow as error:
             unreadable.append(Unreadable(row[0], "", error.message))
     return runs, unreadable
+
+
+def _ids(which: LiveRuns | RunsWithNeeds) -> dict[str, Any]:
+    return {"ids": list(which.schedule_ids)}
+
+
+def _ids_and_limit(which: FutureManualRuns | ReleasableRuns) -> dict[str, Any]:
+    return {"ids": list(which.schedule_ids or ()), "limit": which.limit}
+
+
+# The selections that are one statement, and its parameters.
+_SELECTIONS: dict[Any, tuple[str, Callable[[Any], dict[str, Any]]]] = {
+    LiveRuns: ("live_runs", _ids),
+    QueuedRuns: ("queue_runs", asdict),
+    FutureManualRuns: ("future_manual_runs", _ids_and_limit),
+    ReleasableRuns: ("releasable_runs_of_schedules", _ids_and_limit),
+    LeasedRuns: ("leased_runs", lambda which: {"holder": which.holder}),
+    StepRuns: ("child_runs", lambda which: {"parent": which.parent, "finished": int(not which.unfinished)}),
+    RunsOfStep: (
+        "find_runs_by_dedupe_scope",
+        lambda which: {**asdict(which), "planned_at": to_micros(which.planned_at)},
+    ),
+    RunsWithNeeds: ("runs_with_needs", _ids),
+    RunsWithExternalId: (
+        "runs_by_external_id",
+        lambda which: {**asdict(which), "external_id": storable_text(which.external_id)},
+    ),
+    RunsWithArtifacts: ("runs_with_artifacts", asdict),
+}
+
+
+def _buckets_of_wait(event: str | None) -> list[tuple[str, str]]:
+    """The first and last buckets of the steps that wait for an event, or without one for an answer."""
+    if event is None:
+        first = ready_bucket((ANSWER,), ())
+        return [(first, f"{first}\n{LAST_KEY}")]
+    buckets = [ready_bucket(needs_of_wait(answer=also, event=event), ()) for also in (False, True)]
+    return [(bucket, bucket) for bucket in buckets]
+
+
+def _lease_instant_range(lease_id: str) -> tuple[int, int]:
+    """The millisecond encoded in a lease id, as a range in microseconds."""
+    milliseconds = 0
+    for letter in lease_id.removeprefix("lease_")[:10]:
+        milliseconds = milliseconds * 32 + max("0123456789ABCDEFGHJKMNPQRSTVWXYZ".find(letter), 0)
+    return milliseconds * 1000, milliseconds * 1000 + 1000
 
 
 def _matches(run: Run, which: RunFilter) -> bool:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from msgspec.structs import asdict, replace
+
 from timewright.core.moments import from_micros, to_micros
 from timewright.core.run.admission import InFlightCounts
+from timewright.core.schedule.pauses import pause_need
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.errors import Conflict, NotFound, UnreadableRow
 from timewright.ports import (
@@ -18,10 +22,11 @@ from timewright.ports import (
     ScheduleWrite,
     Unreadable,
 )
+from timewright.ports.rows import NextSchedules, SchedulesAtStart, ScheduleSelection, SetAsideSchedules
 from timewright.ports.schedules import ScheduleHead
-from timewright.stores.cache import ProbeMemory, RevisionKey
+from timewright.stores.cache import RevisionKey
 from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit, stale_revision
-from timewright.stores.rows import Row
+from timewright.stores.rows import Row, ready_bucket
 from timewright.stores.schedule_rows import (
     advance_row,
     progress_row,
@@ -85,11 +90,19 @@ class SqlScheduleQueries(SqlQueries):
         rows = self._query("find_schedule_heads", {"namespace": namespace, "names": list(names)})
         return {row[1]: ScheduleHead(row[0], row[1], row[2], ScheduleState(row[3])) for row in rows}
 
-    def find_schedules_at_start(self) -> list[str]:
-        """Return the ids of active schedules that may have `run_at_start`; a scan, once per start."""
-        return [
-            row[0] for row in self._query("find_schedules_at_start", {"pattern": '%"run_at_start":true%'})
-        ]
+    def select_schedule_ids(self, which: ScheduleSelection) -> list[str]:
+        """Return the ids of the schedules that a selection describes."""
+        match which:
+            case SchedulesAtStart():
+                rows = self._query("find_schedules_at_start", {"pattern": '%"run_at_start":true%'})
+            case NextSchedules():
+                parameters = {**asdict(which), "until": to_micros(which.until)}
+                rows = self._query("next_schedule_ids", parameters)
+            case SetAsideSchedules():
+                # The bucket of a pause is JSON that ends with its id.
+                paused = ready_bucket((pause_need(""),), ()).partition(pause_need(""))[0] + pause_need("")
+                rows = self._query("set_aside_schedules", {"limit": which.limit, "pause": paused})
+        return [row[0] for row in rows]
 
     def find_schedules(self, which: ScheduleFilter) -> Page:
         """Return a page of `ScheduleRecord`, by name; unreadable rows are listed apart."""
@@ -153,7 +166,8 @@ class SqlScheduleQueries(SqlQueries):
 
     def preload_due_schedules(self, *, until: datetime, limit: int) -> list[Schedule]:
         """Read the definitions of schedules due by `until` into the cache, so that admission is quicker."""
-        rows = self._query("due_schedule_keys", {"until": to_micros(until), "limit": limit})
+        parameters = {"until": to_micros(until), "since": self._executor.cache.probe.since, "limit": limit}
+        rows = self._query("due_schedule_keys", parameters)
         readable, _ = self._decode_definitions([(row[0], row[1]) for row in rows])
         return list(readable.values())
 
@@ -172,17 +186,12 @@ class SqlScheduleQueries(SqlQueries):
             )
 
     def _probe_from(self, written: Iterable[ScheduleProgress]) -> None:
-        """Let the next probe for pending work be complete if a schedule is due before its first instant."""
+        """Let the next probe for pending work begin at the earliest instant that is written."""
         cache = self._executor.cache
-        if cache.probe.since and any(
-            progress.wake_at is not None and to_micros(progress.wake_at) < cache.probe.since
-            for progress in written
-        ):
-            cache.probe = ProbeMemory(slow_in_a_row=cache.probe.slow_in_a_row)
-
-    def _park_unreadable_schedule(self, schedule_id: str, *, reason: str, now: datetime) -> None:
-        """Park a schedule whose row cannot be decoded."""
-        self._query("park_unreadable_schedule", {"id": schedule_id, "reason": f"unreadable: {reason}"[:2000]})
+        if cache.probe.since:
+            wakes = [to_micros(one.wake_at) for one in written if one.wake_at is not None]
+            if min(wakes, default=cache.probe.since) < cache.probe.since:
+                cache.probe = replace(cache.probe, since=min(wakes))
 
     def _next_wake_in(
         self, shard: tuple[int, int] | None, earliest: int | None, *, orphan_after: timedelta
@@ -190,14 +199,16 @@ class SqlScheduleQueries(SqlQueries):
         """The next wake-up for the owner of a shard, given the earliest wake-up of all schedules."""
         if shard == (1, 1) or earliest is None:
             return earliest
-        return self._first_of_shard(shard, until=earliest + orphan_after // timedelta(microseconds=1))
+        until = earliest + orphan_after // timedelta(microseconds=1)
+        return self._first_of_shard(shard, since=earliest, until=until)
 
-    def _first_of_shard(self, shard: tuple[int, int] | None, *, until: int) -> int:
-        """The first wake-up in a shard before an instant, or that instant, which bounds the scan."""
+    def _first_of_shard(self, shard: tuple[int, int] | None, *, since: int, until: int) -> int:
+        """The first wake-up in a shard between two instants, or the later one; both bound the scan."""
         if shard is None:
             return until
         which, shards = shard
-        rows = self._query("next_wake_of_shard", {"shard": which - 1, "shards": shards, "until": until})
+        bounds = {"since": since, "until": until}
+        rows = self._query("next_wake_of_shard", {"shard": which - 1, "shards": shards, **bounds})
         return int(rows[0][0]) if rows else until
 
     def _check_names(self, rows: Sequence[ScheduleWrite]) -> None:
@@ -211,7 +222,7 @@ class SqlScheduleQueries(SqlQueries):
                     field="name",
                     value=row.schedule.name,
                     rule="names are unique per namespace",
-                    fix=f"use another name, or schedule update {row.schedule.name}",
+                    fix=f"use another name, or schedule update {shlex.quote(row.schedule.name)}",
                 )
 
     def _check_revised(self, edits: Sequence[ScheduleWrite], changed: set[str]) -> None:
@@ -272,7 +283,8 @@ class SqlScheduleQueries(SqlQueries):
                 elif now is None:
                     raise
                 else:
-                    self._park_unreadable_schedule(row[0], reason=error.message, now=now)
+                    reason = f"unreadable: {error.message}"[:2000]
+                    self._query("park_unreadable_schedule", {"id": row[0], "reason": reason})
         return found
 
     def _decode_definitions(

@@ -13,10 +13,11 @@ from timewright.core.moments import EPOCH, ZERO, to_micros
 from timewright.core.policies.policies import Overlap
 from timewright.core.run.needs import LeaseOffer, needs_of_schedule
 from timewright.core.run.run import Run
-from timewright.core.schedule.schedule import Schedule
 from timewright.core.target import Handoff
 from timewright.ports import OnTimeStep
 from timewright.ports.overview import PendingWork
+from timewright.ports.rows import LeasedRuns, ReleasableRuns
+from timewright.stores.cache import ProbeMemory
 from timewright.stores.queries.base import SqlQueries
 from timewright.stores.queries.leases import SqlLeaseQueries
 from timewright.stores.queries.ready_runs import MAX_PROBED_BUCKETS
@@ -24,12 +25,20 @@ from timewright.stores.queries.runs import SqlRunQueries
 from timewright.stores.queries.schedules import SqlScheduleQueries
 from timewright.stores.rows import GROUP_MARK, MICROSECOND, Row, cached_micros, ready_bucket, to_instant
 
-# The column of `pending_work` that says whether a run is ready.
+# The columns of `pending_work`: whether a run is ready, the first lease end, the first start of a lease.
 _READY = 2
 _LEASE_END = 4
-# After this many complete probes in a row that took at least this long, the next complete one waits this many
-# times as long. One slow probe says nothing: the machine may only have been busy.
-SLOW_PROBES, SLOW_PROBE_S, PROBE_PAUSE_FACTOR = 3, 0.02, 50
+_LEASED = 9
+# After this many complete probes in a row that took at least this long, probes begin at recent instants. One
+# slow probe says nothing: the machine may only have been busy.
+SLOW_PROBES, SLOW_PROBE_S = 10, 0.003
+# Then the past is searched in slices, each this many times as long after the one before as that one took. A
+# quick slice is followed by one of four times the length, a slow one by a shorter one, but each has at least
+# this share of what was searched so far, so that every search comes to its end.
+PROBE_PAUSE_FACTOR, QUICK_SLICE_S, MIN_SLICE_SHARE = 50, 0.001, 64
+# If a search had at most this many slices, few dead rows are left, and probes are complete again.
+FEW_SLICES = 20
+MIN_COMPLETE_IN_S = 0.02
 # Instants are written at most this long before their commit.
 RECENT_MICROS = 1_000_000
 
@@ -57,7 +66,7 @@ class SqlPendingWorkQueries(SqlScheduleQueries, SqlRunQueries, SqlLeaseQueries):
         """
         parameters = {"holder": holder, "with_lease_end": int(with_lease_end), "with_held": int(with_held)}
         row, complete_in = self._probe_recent(parameters, offer, now=now)
-        schedule_due, run_due, ready, cancelled, lease_end, held, paused_until, waiting, group_due = row
+        schedule_due, run_due, ready, cancelled, lease_end, held, paused_until, waiting, group_due, _ = row
         if group_due is not None:
             run_due = group_due if run_due is None else min(run_due, group_due)
         first_wake = schedule_due
@@ -72,13 +81,13 @@ class SqlPendingWorkQueries(SqlScheduleQueries, SqlRunQueries, SqlLeaseQueries):
             first_wake_at=to_instant(first_wake),
             run_due_at=to_instant(run_due),
             has_ready_runs=ready is not None,
-            cancel_requested=tuple(self.leased_runs(holder=holder, cancel_requested=True))
+            cancel_requested=tuple(self.select_runs(LeasedRuns(holder=holder, cancel_requested=True)))
             if cancelled is not None
             else (),
             includes_lease_end=with_lease_end,
             complete_in=complete_in,
             lease_expires_at=to_instant(lease_end),
-            has_releasable_runs=held is not None and bool(self.releasable_runs(limit=1)),
+            has_releasable_runs=held is not None and bool(self.select_runs(ReleasableRuns(limit=1))),
             has_wakeable_schedules=waiting is not None
             and offer is not None
             and bool(self._waiting_buckets_of(offer)),
@@ -97,31 +106,56 @@ class SqlPendingWorkQueries(SqlScheduleQueries, SqlRunQueries, SqlLeaseQueries):
     def _probe_recent(
         self, parameters: dict[str, Any], offer: LeaseOffer | None, *, now: datetime | None
     ) -> tuple[Row, timedelta | None]:
-        """The row of `pending_work`; if the probe was partial, also the time until a complete one."""
+        """The row of `pending_work`; while the past is searched in slices, also the time until the next."""
         if now is None or not self._executor.is_remote:
-            return self._probe({**parameters, "since": 0}, offer), None
+            return self._probe({**parameters, "since": 0, "leased_since": 0}, offer), None
         began, micros, memory = monotonic(), to_micros(now), self._executor.cache.probe
-        is_partial = began < memory.until and memory.since <= micros
-        knows_end = began < memory.lease_end_until and (memory.lease_end or micros + 1) > micros
+        if memory.since > micros:
+            memory = ProbeMemory()
+        is_complete = not memory.is_partial
+        if memory.is_partial and began >= memory.search_at:
+            memory = self._search_past(memory)
+            is_complete = memory.searched_to == 0
+        knows_end = micros < min(memory.lease_end_until, memory.lease_end or memory.lease_end_until)
         reads_end = bool(parameters["with_lease_end"]) and not knows_end
-        since = memory.since if is_partial else 0
-        row = self._probe({**parameters, "since": since, "with_lease_end": int(reads_end)}, offer)
-        took = monotonic() - began
-        is_slow = took >= SLOW_PROBE_S
-        if not is_partial:
-            memory = replace(memory, slow_in_a_row=memory.slow_in_a_row + 1 if is_slow else 0)
-        is_repeated = is_slow and memory.slow_in_a_row >= SLOW_PROBES
-        until = began + took * PROBE_PAUSE_FACTOR if is_repeated else 0.0
-        # Between `since` and the first instant found there is nothing; what others write lies after `now`.
-        earliest = min([micros, *(at for at in row[:_READY] if at is not None)])
-        memory = replace(memory, since=earliest - RECENT_MICROS, until=memory.until if is_partial else until)
-        if reads_end:
-            memory = replace(memory, lease_end=row[_LEASE_END], lease_end_until=until)
-        elif parameters["with_lease_end"]:
+        marks = (memory.since, memory.leased_since) if memory.is_partial else (0, 0)
+        bounds = {"since": marks[0], "leased_since": marks[1], "with_lease_end": int(reads_end)}
+        row = self._probe({**parameters, **bounds}, offer)
+        memory = _after_probe(memory, row, micros, took=monotonic() - began, reads_end=reads_end)
+        if parameters["with_lease_end"] and not reads_end:
             row = (*row[:_LEASE_END], memory.lease_end, *row[_LEASE_END + 1 :])
         self._executor.cache.probe = memory
-        rest = max(memory.until - monotonic(), SLOW_PROBE_S)
-        return row, timedelta(seconds=rest) if is_partial else None
+        rest = max(memory.search_at - monotonic(), MIN_COMPLETE_IN_S)
+        return row, None if is_complete else timedelta(seconds=rest)
+
+    def _search_past(self, memory: ProbeMemory) -> ProbeMemory:
+        """Look for waiting rows in the next older slice of the past; what is found moves the marks back.
+
+        Only rows that were written late or for an instant in the past are there, among the dead index entries
+        of all that was handled, which the server cannot remove while another session holds a snapshot.
+        """
+        began, newest = monotonic(), max(memory.since, memory.leased_since)
+        until = memory.searched_to or newest
+        length = max(memory.slice_micros, (newest - until) // MIN_SLICE_SHARE)
+        since = max(until - length, 0)
+        (found,) = self._query("waiting_rows_of_past", {"since": since, "until": until})
+        took = monotonic() - began
+        if took < QUICK_SLICE_S:
+            length *= 4
+        elif took >= SLOW_PROBE_S:
+            length = max(length // 2, RECENT_MICROS)
+        is_over, slices = since == 0, memory.slices + 1
+        waiting = [at for at in found[:2] if at is not None]
+        return replace(
+            memory,
+            since=min([memory.since, *waiting]),
+            leased_since=min(memory.leased_since, found[2] if found[2] is not None else memory.leased_since),
+            is_partial=not is_over or slices > FEW_SLICES,
+            searched_to=since,
+            slices=0 if is_over else slices,
+            slice_micros=RECENT_MICROS if is_over else length,
+            search_at=began + took * PROBE_PAUSE_FACTOR,
+        )
 
     def _probe(self, parameters: dict[str, Any], offer: LeaseOffer | None) -> Row:
         """The row of `pending_work`; it is read again if a bucket was added that memory does not have."""
@@ -146,6 +180,27 @@ class SqlPendingWorkQueries(SqlScheduleQueries, SqlRunQueries, SqlLeaseQueries):
             if frozenset(able).isdisjoint(bucket for (bucket,) in found):
                 row = (*row[:_READY], None, *row[_READY + 1 :])
         return row[:-1]
+
+
+def _after_probe(memory: ProbeMemory, row: Row, micros: int, *, took: float, reads_end: bool) -> ProbeMemory:
+    """The marks after a probe: nothing waits before the first rows it found; later writes lie after now."""
+    is_slow, slow_in_a_row = took >= SLOW_PROBE_S, 0
+    pause = took * PROBE_PAUSE_FACTOR
+    earliest = min([micros, *(at for at in row[:_READY] if at is not None)])
+    if not memory.is_partial and is_slow:
+        slow_in_a_row = memory.slow_in_a_row + 1
+        if slow_in_a_row >= SLOW_PROBES:
+            memory = replace(memory, is_partial=True, search_at=monotonic() + pause)
+    memory = replace(memory, since=earliest - RECENT_MICROS, slow_in_a_row=slow_in_a_row)
+    if not reads_end:
+        return memory
+    leased = min(micros, row[_LEASED] if row[_LEASED] is not None else micros)
+    return replace(
+        memory,
+        leased_since=leased - RECENT_MICROS,
+        lease_end=row[_LEASE_END],
+        lease_end_until=micros + int(pause * 1_000_000) if is_slow and memory.is_partial else 0,
+    )
 
 
 def _after_pause(
@@ -197,7 +252,7 @@ def _run_row(row: OnTimeStep, created_at: int) -> tuple[Any, ...]:
         source._value_,
         schedule.revision,
         schedule.queue or "",
-        _bucket_of(schedule),
+        ready_bucket(needs_of_schedule(schedule), schedule.limit_keys),
         schedule.priority,
         0 if schedule.overlap is Overlap.ALLOW else 1,
         1 if isinstance(schedule.target, Handoff) else 0,
@@ -225,11 +280,6 @@ def _leased_row(run: Run, created_at: int) -> tuple[Any, ...]:
         run.holder,
         cached_micros(run.lease_until),
     )
-
-
-def _bucket_of(schedule: Schedule) -> str:
-    limit_keys = schedule.limit_keys
-    return ready_bucket(needs_of_schedule(schedule), limit_keys)
 
 
 def _progress_row(row: OnTimeStep, new: set[str]) -> tuple[str, int, str]:

@@ -25,6 +25,7 @@ from timewright.verification.rows import (
     JsonObject,
     LimitHoldRow,
     LimitRow,
+    MetaRow,
     ObjectRow,
     PauseRow,
     ProgressRow,
@@ -79,11 +80,6 @@ class SqlVerificationQueries(SqlQueries):
         }
         return [read(row) for row in self._query(statement, wanted)]
 
-    def list_meta(self, prefix: str, *, after: str = "", limit: int = 1000) -> list[tuple[str, str]]:
-        """Return a page of store values whose names begin with `prefix`, by name."""
-        parameters = {"prefix": prefix, "after": after, "limit": page_limit(limit)}
-        return [(row[0], row[1]) for row in self._query("list_meta", parameters)]
-
 
 def _decode_object(text: str) -> JsonObject:
     """Decode JSON; unreadable text becomes an empty mapping, which verification reports."""
@@ -123,17 +119,6 @@ def _schedule(row: Row) -> ScheduleRow:
         last_finished_at=row[17],
         hints=_decode_object(row[18]),
         last_run=row[19],
-    )
-
-
-def _revision(row: Row) -> RevisionRow:
-    return RevisionRow(
-        schedule_id=row[0],
-        revision=row[1],
-        body=_decode_object(row[2]),
-        at=row[3],
-        actor=row[4],
-        reason=row[5],
     )
 
 
@@ -211,112 +196,45 @@ def _attempt(row: Row) -> AttemptRow:
     )
 
 
-def _limit(row: Row) -> LimitRow:
-    return LimitRow(limit_key=row[0], capacity=row[1])
+def _by_field(kind: type[T], /, **decoders: Callable[[Any], Any]) -> Callable[[Row], T]:
+    """Decode rows whose columns are the fields of a struct, in their order; some need a decoder."""
+    names = kind.__struct_fields__
 
+    def read(row: Row) -> T:
+        values = dict(zip(names, row, strict=False))
+        for name, decode in decoders.items():
+            values[name] = decode(values[name])
+        return kind(**values)
 
-def _limit_hold(row: Row) -> LimitHoldRow:
-    return LimitHoldRow(limit_key=row[0], run_id=row[1], fence=row[2])
-
-
-def _object(row: Row) -> ObjectRow:
-    return ObjectRow(
-        kind=row[0], namespace=row[1], name=row[2], revision=row[3], body=_decode_object(row[4]), at=row[5]
-    )
-
-
-def _audit(row: Row) -> AuditRow:
-    return AuditRow(
-        seq=row[0],
-        at=row[1],
-        namespace=row[2],
-        actor=row[3],
-        origin=row[4],
-        action=row[5],
-        subject=row[6],
-        before=row[7],
-        after=row[8],
-        reason=row[9],
-    )
-
-
-def _adjustment(row: Row) -> AdjustmentRow:
-    return AdjustmentRow(
-        schedule_id=intern(row[0]),
-        seq=row[1],
-        namespace=intern(row[2]),
-        kind=intern(row[3]),
-        at=row[4],
-        cursor=row[5],
-        until=row[6],
-        planned_at=row[7],
-        moved_to=row[8],
-        interval=row[9],
-        actor=row[10],
-        origin=row[11],
-        reason=row[12],
-    )
-
-
-def _account(row: Row) -> BudgetAccountRow:
-    return BudgetAccountRow(budget=row[0], period=row[1], used=row[2], held=row[3])
-
-
-def _charge(row: Row) -> BudgetChargeRow:
-    return BudgetChargeRow(
-        run_id=row[0],
-        fence=row[1],
-        budget=intern(row[2]),
-        period=row[3],
-        used=row[4],
-        held=row[5],
-        open=row[6] == 1,
-    )
-
-
-def _incident(row: Row) -> IncidentRow:
-    return IncidentRow(
-        id=row[0], namespace=row[1], kind=row[2], subject=row[3], opened_at=row[4], closed_at=row[5]
-    )
-
-
-def _pause(row: Row) -> PauseRow:
-    return PauseRow(
-        id=row[0],
-        scope=row[1],
-        namespace=row[2],
-        name=row[3],
-        at=row[4],
-        until=row[5],
-        ended_at=row[6],
-        origin=row[7],
-    )
+    return read
 
 
 _TABLES: dict[Any, tuple[str, Callable[[Row], Any]]] = {
     ScheduleRow: ("verify_schedules", _schedule),
-    RevisionRow: ("verify_revisions", _revision),
+    RevisionRow: ("verify_revisions", _by_field(RevisionRow, body=_decode_object)),
     RunRow: ("verify_runs", _run),
-    LimitRow: ("verify_limits", _limit),
-    LimitHoldRow: ("verify_limit_holds", _limit_hold),
-    ObjectRow: ("verify_objects", _object),
-    AuditRow: ("verify_audit", _audit),
-    AdjustmentRow: ("verify_adjustments", _adjustment),
-    BudgetAccountRow: ("verify_accounts", _account),
-    BudgetChargeRow: ("verify_charges", _charge),
-    IncidentRow: ("verify_incidents", _incident),
-    PauseRow: ("verify_pauses", _pause),
+    LimitRow: ("verify_limits", _by_field(LimitRow)),
+    LimitHoldRow: ("verify_limit_holds", _by_field(LimitHoldRow)),
+    ObjectRow: ("verify_objects", _by_field(ObjectRow, body=_decode_object)),
+    AuditRow: ("verify_audit", _by_field(AuditRow)),
+    AdjustmentRow: ("verify_adjustments", _by_field(AdjustmentRow, schedule_id=intern, kind=intern)),
+    BudgetAccountRow: ("verify_accounts", _by_field(BudgetAccountRow)),
+    BudgetChargeRow: ("verify_charges", _by_field(BudgetChargeRow, budget=intern, open=bool)),
+    IncidentRow: ("verify_incidents", _by_field(IncidentRow)),
+    PauseRow: ("verify_pauses", _by_field(PauseRow)),
+    MetaRow: ("verify_meta", _by_field(MetaRow)),
 }
 
 _OF_RUNS: dict[Any, tuple[str, Callable[[Row], Any]]] = {
     AttemptRow: ("verify_attempts", _attempt),
-    ProgressRow: ("get_run_progress", lambda row: ProgressRow(run_id=row[0], fence=row[1], at=row[2])),
+    ProgressRow: ("get_run_progress", _by_field(ProgressRow)),
 }
 
 _PARAMETERS: dict[Any, tuple[str, ...]] = {
     RunRow: ("namespace", "first"),
     AuditRow: ("namespace", "since"),
     LimitRow: (),
+    MetaRow: (),
     LimitHoldRow: (),
     BudgetAccountRow: (),
     BudgetChargeRow: (),
@@ -337,6 +255,7 @@ _POSITIONS: dict[Any, Callable[[Any], dict[str, Any]]] = {
         "after_namespace": row.namespace if row else "",
         "after_name": row.name if row else "",
     },
+    MetaRow: lambda row: {"after": row.name if row else ""},
     IncidentRow: lambda row: {"after": row.id if row else ""},
     PauseRow: lambda row: {"after": row.id if row else ""},
     AdjustmentRow: lambda row: {

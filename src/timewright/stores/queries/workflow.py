@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from operator import itemgetter
 
 from msgspec.structs import astuple
 
 from timewright.core.moments import from_micros, to_micros
-from timewright.core.run.needs import ANSWER, needs_of_wait
-from timewright.core.run.run import Run
 from timewright.core.schedule.upstream import EndKind
-from timewright.ports.workflow import FollowUp, LeaseTransfer, Link, RunEndEffects, StepRow
+from timewright.ports.workflow import (
+    FollowUp,
+    FollowUpsOfRun,
+    LeaseTransfer,
+    Link,
+    OpenFollowUps,
+    RunEndEffects,
+    StepRow,
+)
 from timewright.stores.queries.base import MAX_PAGE_ROWS, SqlQueries
 from timewright.stores.rows import (
     MICROSECOND,
     Row,
     extra_json,
     micros_or_none,
-    read_run,
-    ready_bucket,
     to_instant,
 )
-
-LAST_CHARACTER = "\U0010ffff"
 
 
 class SqlWorkflowQueries(SqlQueries):
@@ -74,34 +75,9 @@ class SqlWorkflowQueries(SqlQueries):
             rows = self._query("get_steps", {"parent": parent, "steps": sorted(set(steps))})
         return {row[1]: _step(row) for row in rows}
 
-    def waiting_steps(self, namespace: str, *, event: str | None = None) -> list[Run]:
-        """Return the steps of a namespace that wait for an event, or without one for an answer."""
-        if event is None:
-            first = ready_bucket((ANSWER,), ())
-            ranges = [(first, f"{first}\n{LAST_CHARACTER}")]
-        else:
-            buckets = [ready_bucket(needs_of_wait(answer=also, event=event), ()) for also in (False, True)]
-            ranges = [(bucket, bucket) for bucket in buckets]
-        rows = [
-            row
-            for first, last in ranges
-            for row in self._query("waiting_steps", {"namespace": namespace, "first": first, "last": last})
-        ]
-        return [read_run(row) for row in sorted(rows, key=itemgetter(0))]
-
     def delete_steps(self, parents: Iterable[str]) -> None:
         """Delete the step rows of workflow runs."""
         self._query("delete_steps", {"ids": list(parents)})
-
-    def child_runs(self, parent: str, *, unfinished: bool = False) -> list[Run]:
-        """Return the step runs of a workflow run in creation order; optionally only unfinished ones."""
-        rows = self._query("child_runs", {"parent": parent, "finished": int(not unfinished)})
-        return sorted((read_run(row) for row in rows), key=lambda run: (run.created_at, run.dedupe_scope))
-
-    def find_runs_by_dedupe_scope(self, planned_at: datetime, *, first: str, last: str) -> list[Run]:
-        """Return unscheduled runs planned at an instant with `first <= dedupe_scope < last`."""
-        parameters = {"planned_at": to_micros(planned_at), "first": first, "last": last}
-        return [read_run(row) for row in self._query("find_runs_by_dedupe_scope", parameters)]
 
 
 def _step(row: Row) -> StepRow:
@@ -129,8 +105,12 @@ class SqlLinkQueries(SqlQueries):
             failing = wanted.intersection(row[0] for row in rows) if len(rows) < MAX_PAGE_ROWS else wanted
         return RunEndEffects(bool(held), bool(linked), failing)
 
-    def replace_links(self, downstream: str, links: Sequence[Link]) -> None:
-        """Replace all upstream links of a schedule."""
+    def replace_links(
+        self, downstream: str, links: Sequence[Link], *, delete_follow_ups: bool = False
+    ) -> None:
+        """Replace all upstream links of a schedule; optionally delete its undecided follow-ups."""
+        if delete_follow_ups:
+            self._query("delete_open_follow_ups", {"downstream": downstream})
         self._query("delete_links", {"downstream": downstream})
         if links:
             self._execute_many("insert_links", [_link_row(link) for link in links])
@@ -164,14 +144,20 @@ class SqlLinkQueries(SqlQueries):
         if last:
             self._execute_many("mark_links_met", list(last.values()))
 
-    def add_follow_ups(self, rows: Sequence[FollowUp]) -> None:
-        """Insert follow-ups of ended runs; existing ones stay as they are."""
-        if rows:
-            values = [
-                (row.downstream, row.upstream_run, row.upstream, row.on.value, to_micros(row.due_at))
-                for row in rows
-            ]
-            self._execute_many("insert_follow_ups", values)
+    def put_follow_ups(self, rows: Sequence[FollowUp]) -> None:
+        """Insert open follow-ups of ended runs, where there is none; write the decision on the others."""
+        new = [
+            (row.downstream, row.upstream_run, row.upstream, row.on.value, to_micros(row.due_at))
+            for row in rows
+            if row.state == "open"
+        ]
+        decided = [
+            (row.downstream, row.upstream_run, row.state, row.run_id) for row in rows if row.state != "open"
+        ]
+        if new:
+            self._execute_many("insert_follow_ups", new)
+        if decided:
+            self._execute_many("close_follow_ups", decided)
 
     def wake_schedules(self, wakes: Sequence[tuple[str, datetime]]) -> None:
         """Move the wake-up of schedules to an instant, if it is earlier."""
@@ -181,46 +167,19 @@ class SqlLinkQueries(SqlQueries):
         if earliest:
             self._execute_many("wake_schedules", sorted(earliest.items()))
 
-    def get_open_follow_ups(self, downstreams: Iterable[str], *, limit: int) -> dict[str, list[FollowUp]]:
-        """Return undecided follow-ups per schedule, earliest first, at most `limit` each."""
-        found: dict[str, list[FollowUp]] = {schedule_id: [] for schedule_id in sorted(set(downstreams))}
-        if found:
-            for row in self._execute_many(
-                "get_open_follow_ups", [(schedule_id, limit) for schedule_id in found]
-            ):
-                found[row[0]].append(_follow_up(row))
-        return found
-
-    def close_follow_ups(self, rows: Sequence[FollowUp]) -> None:
-        """Write the decision on follow-ups."""
-        if rows:
-            values = [(row.downstream, row.upstream_run, row.state, row.run_id) for row in rows]
-            self._execute_many("close_follow_ups", values)
-
-    def delete_open_follow_ups(self, downstream: str) -> None:
-        """Delete the undecided follow-ups of a schedule."""
-        self._query("delete_open_follow_ups", {"downstream": downstream})
-
-    def find_follow_ups(
-        self, *, run_ids: Iterable[str] = (), upstream_runs: Iterable[str] = ()
-    ) -> list[FollowUp]:
-        """Return the follow-ups that led to runs or came from upstream runs, earliest first."""
-        parameters = {"ids": list(run_ids), "upstream_runs": list(upstream_runs)}
-        return [_follow_up(row) for row in self._query("find_follow_ups", parameters)]
-
-    def future_manual_runs(self, schedule_ids: Iterable[str], *, limit: int) -> list[Run]:
-        """Return manual runs of schedules for a future instant, earliest first."""
-        parameters = {"ids": list(schedule_ids), "limit": limit}
-        return [read_run(row) for row in self._query("future_manual_runs", parameters)]
+    def find_follow_ups(self, which: OpenFollowUps | FollowUpsOfRun) -> list[FollowUp]:
+        """Return follow-ups, earliest first."""
+        if isinstance(which, FollowUpsOfRun):
+            rows = self._query("find_follow_ups", {"ids": [which.run_id], "upstream_runs": [which.run_id]})
+        else:
+            wanted = [(downstream, which.limit) for downstream in sorted(set(which.downstreams))]
+            rows = self._execute_many("get_open_follow_ups", wanted) if wanted else []
+        return [_follow_up(row) for row in rows]
 
     def add_dependency_waits(self, waits: Sequence[tuple[str, str]]) -> None:
         """Record runs that wait for a dependency, each with its schedule."""
         if waits:
             self._execute_many("insert_dependency_waits", list(waits))
-
-    def get_dependency_waits(self, schedule_ids: Iterable[str]) -> list[str]:
-        """Return the ids of runs of schedules that wait for a dependency."""
-        return [row[0] for row in self._query("get_dependency_waits", {"ids": list(schedule_ids)})]
 
     def delete_dependency_waits(self, run_ids: Iterable[str]) -> None:
         """Delete the records of waiting runs."""

@@ -103,7 +103,7 @@ LIMIT :limit
 -- name: due_schedule_keys
 -- Schedules that will be due at that instant; nothing is locked.
 SELECT s.id, s.revision FROM schedules s
-WHERE s.wake_at IS NOT NULL AND s.wake_at <= :until
+WHERE s.wake_at IS NOT NULL AND s.wake_at <= :until AND s.wake_at >= :since
 ORDER BY s.wake_at, s.id
 LIMIT :limit
 
@@ -217,7 +217,8 @@ SELECT revision, body, at, actor, reason FROM revisions WHERE schedule_id = :id 
 -- name: next_wake_of_shard
 SELECT s.wake_at
 FROM schedules s
-WHERE s.wake_at IS NOT NULL AND s.wake_at <= :until AND s.shard - s.shard / :shards * :shards = :shard
+WHERE s.wake_at IS NOT NULL AND s.wake_at >= :since AND s.wake_at <= :until
+    AND s.shard - s.shard / :shards * :shards = :shard
 ORDER BY s.wake_at
 LIMIT 1
 
@@ -321,7 +322,7 @@ ORDER BY 5, 1
 -- name: pending_work
 -- What a tick reads before it writes. `min(lease_until)` scans all leases, so it is optional. Ready runs are looked
 -- up from the end of the index, because on PostgreSQL its front is full of dead entries of runs that were leased;
--- :since skips such entries of schedules and deferred runs.
+-- :since skips such entries of schedules and deferred runs, :leased_since those of leases.
 SELECT (SELECT min(wake_at) FROM schedules WHERE wake_at IS NOT NULL AND wake_at >= :since),
     (SELECT min(fire_at) FROM runs WHERE state = 'ready' AND deferred = 1 AND fire_at >= :since),
     CASE WHEN :of_any_bucket = 1 THEN (SELECT 1 FROM runs WHERE state = 'ready' AND deferred = 0 AND handoff = 0
@@ -331,7 +332,7 @@ SELECT (SELECT min(wake_at) FROM schedules WHERE wake_at IS NOT NULL AND wake_at
             ORDER BY r.priority DESC, r.planned_at DESC, r.id DESC LIMIT 1) AS found
         FROM {each:buckets}) f WHERE f.found IS NOT NULL LIMIT 1) END,
     (SELECT 1 FROM runs WHERE state = 'leased' AND cancel_at IS NOT NULL AND holder = :holder LIMIT 1),
-    CASE WHEN :with_lease_end = 1 THEN (SELECT min(lease_until) FROM runs WHERE state = 'leased') END,
+    leases.first_end,
     CASE WHEN :with_held = 1 THEN (SELECT 1 FROM runs WHERE state = 'held' LIMIT 1) END,
     (SELECT max(COALESCE(until, 9000000000000000000)) FROM pauses WHERE scope = 'installation' AND ended_at IS NULL),
     (SELECT 1 FROM schedules WHERE waits_for <> '' LIMIT 1),
@@ -342,7 +343,16 @@ SELECT (SELECT min(wake_at) FROM schedules WHERE wake_at IS NOT NULL AND wake_at
             WHERE g.waits_for = '' AND g.handoff = 0 AND g.base = wanted.value LIMIT 1) AS open_at FROM {each:bases}
         UNION ALL SELECT (SELECT min(g.open_at) FROM limit_groups g
             WHERE g.waits_for = 'rate' AND g.handoff = 0 AND g.base = wanted.value) FROM {each:bases}) f) END,
+    leases.first_start,
     (SELECT max(id) FROM ready_buckets)
+FROM (SELECT min(lease_until) AS first_end, min(leased_at) AS first_start FROM runs
+    WHERE :with_lease_end = 1 AND state = 'leased' AND leased_at >= :leased_since) AS leases
+
+-- name: waiting_rows_of_past
+-- The first rows that wait in a range of the past: a schedule, a deferred run, and the start of a lease.
+SELECT (SELECT min(wake_at) FROM schedules WHERE wake_at IS NOT NULL AND wake_at >= :since AND wake_at < :until),
+    (SELECT min(fire_at) FROM runs WHERE state = 'ready' AND deferred = 1 AND fire_at >= :since AND fire_at < :until),
+    (SELECT min(leased_at) FROM runs WHERE state = 'leased' AND leased_at >= :since AND leased_at < :until)
 
 -- name: new_buckets
 SELECT id, bucket FROM ready_buckets WHERE id > :after ORDER BY id
@@ -974,23 +984,26 @@ ON CONFLICT (run_id, fence, name) DO NOTHING
 SELECT run_id, fence, name, size, digest, media_type FROM artifacts WHERE run_id {in:ids}
 ORDER BY run_id, fence, name
 
--- name: artifacts_after
-SELECT run_id, fence, name, size, digest, media_type FROM artifacts WHERE run_id > :after
-ORDER BY run_id, fence, name LIMIT :limit
+-- name: runs_with_artifacts
+SELECT {run} FROM runs WHERE id IN (SELECT DISTINCT run_id FROM artifacts WHERE run_id > :after
+    ORDER BY run_id LIMIT :limit)
+ORDER BY id
 
 -- name: delete_artifacts
 DELETE FROM artifacts WHERE run_id {in:ids}
 
--- name: put_external_id
-INSERT INTO external_ids (run_id, fence, external_id) VALUES (:run_id, :fence, :external_id)
+-- name: put_external_ids(run_id text, fence bigint, external_id text)
+INSERT INTO external_ids (run_id, fence, external_id)
+{values}
 ON CONFLICT (run_id, fence) DO UPDATE SET external_id = excluded.external_id
 
 -- name: external_ids_of_runs
 SELECT run_id, fence, external_id FROM external_ids WHERE run_id {in:ids} ORDER BY run_id, fence
 
 -- name: runs_by_external_id
-SELECT run_id, fence, external_id FROM external_ids WHERE external_id = :external_id
-ORDER BY run_id, fence LIMIT :limit
+SELECT {run} FROM runs WHERE id IN (SELECT run_id FROM external_ids WHERE external_id = :external_id
+    ORDER BY run_id LIMIT :limit)
+ORDER BY id
 
 -- name: delete_external_ids
 DELETE FROM external_ids WHERE run_id {in:ids}
@@ -1087,9 +1100,8 @@ ORDER BY schedule_id, seq LIMIT :limit
 SELECT seq, at, namespace, actor, origin, action, subject, before, after, reason FROM audit
 WHERE seq < :before AND at >= :since AND (:namespace = '' OR namespace = :namespace) ORDER BY seq DESC LIMIT :limit
 
--- name: list_meta
-SELECT name, value FROM meta
-WHERE name > :after AND substr(name, 1, length(:prefix)) = :prefix ORDER BY name LIMIT :limit
+-- name: verify_meta
+SELECT name, value FROM meta WHERE name > :after ORDER BY name LIMIT :limit
 
 -- name: count_live
 -- Each kind is counted in its partial index, up to :max_rows rows. Each ORDER BY is that of the index, so that the
@@ -1519,8 +1531,8 @@ DELETE FROM follow_ups WHERE upstream_run {in:ids} AND state <> 'open'
 -- name: insert_dependency_waits(run_id text, schedule_id text)
 INSERT INTO dependency_waits (run_id, schedule_id) {values} ON CONFLICT (run_id) DO NOTHING
 
--- name: get_dependency_waits
-SELECT run_id FROM dependency_waits WHERE schedule_id {in:ids} ORDER BY run_id
+-- name: runs_with_needs
+SELECT {run} FROM runs WHERE id IN (SELECT run_id FROM dependency_waits WHERE schedule_id {in:ids}) ORDER BY id
 
 -- name: delete_dependency_waits
 DELETE FROM dependency_waits WHERE run_id {in:ids}
@@ -1554,10 +1566,6 @@ ON CONFLICT (budget, period) DO UPDATE SET used = budget_accounts.used + exclude
 -- name: insert_charges(run_id text, fence bigint, budget text, period bigint, at bigint, used bigint, held bigint, open bigint)
 INSERT INTO budget_charges (run_id, fence, budget, period, at, used, held, open)
 {values}
-
--- name: get_open_charges
-SELECT run_id, fence, budget, period, at, used, held, open FROM budget_charges
-WHERE run_id {in:ids} AND open = 1 ORDER BY run_id, fence, budget
 
 -- name: get_charges
 SELECT run_id, fence, budget, period, at, used, held, open FROM budget_charges
@@ -1694,11 +1702,9 @@ WHERE incidents.id = v.id AND incidents.closed_at IS NULL
 
 -- name: list_incidents
 SELECT body FROM incidents
-WHERE id < :before AND (:namespace = '' OR namespace = :namespace) AND (:open = 0 OR closed_at IS NULL)
+WHERE id < :before AND (:id = '' OR id = :id) AND (:namespace = '' OR namespace = :namespace)
+    AND (:open = 0 OR closed_at IS NULL)
 ORDER BY id DESC LIMIT :limit
-
--- name: get_incident
-SELECT body FROM incidents WHERE id = :id
 
 -- name: verify_incidents
 SELECT id, namespace, kind, subject, opened_at, closed_at FROM incidents

@@ -108,7 +108,7 @@ class NonDecreasingClock:
         marks = {name: from_micros(int(value)) for name, value in found}
         mark, accepted = marks.get("high_water"), marks.get("clock_accepted")
         if is_first and mark is not None:
-            self.guard.start(mark, reading=host, is_in_doubt=is_paused)
+            self.guard.start(mark, is_in_doubt=is_paused)
         # Accepted by a person, or used by another process that had a reason.
         trusted = [instant for instant in (mark, accepted) if instant is not None]
         if self.guard.doubt and any(abs(host - instant) <= self.guard.max_step for instant in trusted):

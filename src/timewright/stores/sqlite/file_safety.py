@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -76,7 +77,10 @@ def check_local_disk(path: Path, mounts: str | None = None) -> None:
     folder = path.resolve().parent
     if not folder.is_dir():
         raise ForeignStore(
-            f"folder {folder} does not exist", field="store", value=str(path), fix=f"mkdir -p {folder}"
+            f"folder {folder} does not exist",
+            field="store",
+            value=str(path),
+            fix=f"mkdir -p {shlex.quote(str(folder))}",
         )
     _check_length(path)
     kind = file_system(folder, mounts)
@@ -101,7 +105,7 @@ def _check_length(path: Path) -> None:
             f"{path} {'is empty' if empty else 'is too short to be a database'}",
             field="store",
             value=str(path),
-            rule="a timewright store, or a path where no file exists yet",
+            rule="a Timewright store, or a path where no file exists yet",
             fix="restore a backup; if the file never held a store, delete it"
             if empty
             else "use another path",
@@ -194,7 +198,7 @@ def check_owner(connection: apsw.Connection, path: str) -> None:
             f"{path} is a database of another application",
             field="store",
             value=path,
-            rule="a timewright store, or a path where no file exists yet",
+            rule="a Timewright store, or a path where no file exists yet",
             fix="use another path",
         )
 

@@ -183,11 +183,11 @@ class ArtifactSweeper:
             return 0
         ids = sorted({run for _, run in found})
 
-        def read(tx: Transaction) -> tuple[dict[str, Run], list[Artifact], str]:
-            return tx.get_runs(ids), tx.get_artifacts(ids), tx.get_meta("pruned_to") or ""
+        def read(tx: Transaction) -> tuple[dict[str, Run], dict[str, tuple[Artifact, ...]], str]:
+            return tx.get_runs(ids), tx.get_run_rows(Artifact, ids), tx.get_meta("pruned_to") or ""
 
         runs, referenced, pruned_to = self._store.read(read)
-        kept = {(one.run, one.fence, one.name) for one in referenced}
+        kept = {(one.run, one.fence, one.name) for files in referenced.values() for one in files}
         before = (self._time() - grace).timestamp()
 
         def is_kept(run_id: str, fence: int, name: str) -> bool:

@@ -21,6 +21,7 @@ from timewright.targets.publish.protocol import (
     Broker,
     BrokerAddress,
     BrokerMessage,
+    Receipt,
     ResultBroker,
     normalize_endpoint,
     poll_until,
@@ -124,7 +125,7 @@ async def _send_and_wait(
     broker: Broker, message: BrokerMessage, *, named: str, attempt: AsyncAttempt
 ) -> Outcome:
     """Send the message, and wait for the outcome of the work if the target says so."""
-    receipt = await broker.publish(message)
+    receipt = await _publish(broker, message, attempt)
     receipt_fields = {"broker": named, "id": receipt.id, "duplicate": receipt.duplicate, **receipt.detail}
     if not message.wait:
         return Succeeded(result=receipt_fields)
@@ -133,10 +134,32 @@ async def _send_and_wait(
     try:
         outcome: Outcome = await poll_until(_tolerant_reader(with_results, message, receipt.id))
     except asyncio.CancelledError:
-        if not (attempt.is_released or attempt.reason in RUN_CONTINUES_REASONS):
+        if _ends_remote(attempt):
             await _cancel_remote(with_results, message, receipt.id)
         raise
     return with_result(outcome, {**receipt_fields, **(outcome.result or {})})
+
+
+async def _publish(broker: Broker, message: BrokerMessage, attempt: AsyncAttempt) -> Receipt:
+    """Send the message. If the run is cancelled before the broker answers, wait for that to cancel it."""
+    if not message.wait:
+        return await broker.publish(message)
+    sending = asyncio.ensure_future(broker.publish(message))
+    try:
+        return await asyncio.shield(sending)
+    except asyncio.CancelledError:
+        if not _ends_remote(attempt):
+            sending.cancel()
+            raise
+        with suppress(Exception):
+            receipt = await asyncio.wait_for(sending, CANCEL_GRACE.total_seconds() / 2)
+            await _cancel_remote(cast("ResultBroker", broker), message, receipt.id)
+        raise
+
+
+def _ends_remote(attempt: AsyncAttempt) -> bool:
+    """Whether an attempt that is stopped ends its remote work too; otherwise the next one waits for it."""
+    return not (attempt.is_released or attempt.reason in RUN_CONTINUES_REASONS)
 
 
 def _tolerant_reader(

@@ -10,38 +10,13 @@ from pathlib import Path, PurePosixPath
 
 from timewright.core.input.input_errors import input_error, show_value
 from timewright.core.run.needs import may_run_program
-from timewright.core.target import Shell
+from timewright.core.target import Shell, may_set_variable
 
 MAX_ARGUMENTS = 1000
 MAX_ARGUMENT_BYTES = 131_071  # the kernel's limit for one argument, without its terminating zero
 MAX_COMMAND_BYTES = 1_000_000  # arguments and environment together; the kernel's own limit is near 2 MB
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
-# Variables that make the dynamic linker, a shell or an interpreter run other code than the command.
-_REFUSED_PREFIXES = (
-    "LD_",
-    "DYLD_",
-    "BASH_FUNC_",
-    "PYTHON",
-    "TIMEWRIGHT_",
-    "GIT_",
-    "GLIBC_",
-    "MALLOC_",
-    "PERL5",
-    "LUA_",
-)
-_REFUSED_NAMES = frozenset(
-    {
-        "PATH", "HOME", "SHELL", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS", "PS4", "PROMPT_COMMAND",
-        "CDPATH", "GLOBIGNORE", "PERLLIB", "RUBYLIB", "RUBYOPT", "NODE_OPTIONS", "NODE_PATH", "CLASSPATH",
-        "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "GCONV_PATH", "NLSPATH", "LOCPATH",
-        "HOSTALIASES", "LOCALDOMAIN", "RES_OPTIONS", "RESOLV_HOST_CONF", "TMPDIR", "TZDIR", "TERMINFO",
-        "TERMCAP", "EDITOR", "VISUAL", "PAGER", "BROWSER", "LESSOPEN", "LESSCLOSE", "SSH_ASKPASS",
-        "SUDO_ASKPASS", "OPENSSL_CONF", "OPENSSL_ENGINES", "OPENSSL_MODULES", "SSLKEYLOGFILE",
-        "MAKEFLAGS", "MFLAGS", "GNUMAKEFLAGS", "MAKEFILES", "PHPRC", "PHP_INI_SCAN_DIR", "XDG_CONFIG_HOME",
-        "XDG_CONFIG_DIRS", "XDG_DATA_HOME", "XDG_DATA_DIRS", "CURL_HOME", "WGETRC",
-    }
-)  # fmt: skip
 
 
 def check_shell(target: Shell, *, field: str = "target") -> None:
@@ -114,7 +89,7 @@ def _check_name(name: object, *, field: str) -> None:
             rule="letters, digits and _; the first is not a digit",
             fix="REPORT_DATE",
         )
-    if name in _REFUSED_NAMES or name.startswith(_REFUSED_PREFIXES):
+    if not may_set_variable(name):
         raise input_error(
             f"{field}.{name}",
             name,

@@ -9,7 +9,7 @@ from timewright.verification.checker import Coverage, Violations, invariant
 from timewright.verification.oracle.schedule_policy import MAX_REFUNDS, RetryBudget
 from timewright.verification.oracle.times import MINUTE, format_instant
 from timewright.verification.rows import AttemptRow, RunRow
-from timewright.verification.view import TERMINAL_STATES, HistoryView
+from timewright.verification.view import NEVER, TERMINAL_STATES, HistoryView
 
 TERMINAL_OUTCOMES = frozenset({"succeeded", "cancelled"})
 LIVE_STATES = ("ready", "held", "leased")
@@ -122,7 +122,8 @@ def no_lease_is_reclaimed_early(view: HistoryView, coverage: Coverage) -> Violat
         coverage.count += 1
         promised = max(attempt.lease_until, renewed.get((attempt.run_id, attempt.fence), 0))
         was_alive = view.history.events is not None and attempt.error == HOLDER_DIED
-        was_alive = was_alive and died.get(attempt.holder, attempt.ended_at + 1) > attempt.ended_at
+        # The store's clock may be behind the one that saw the holder die.
+        was_alive = was_alive and died.get(attempt.holder, NEVER) > attempt.ended_at + view.skew
         if was_alive:
             yield f"lease {attempt.fence} of {attempt.run_id} was reclaimed from a living holder", (attempt,)
         elif attempt.error in EXPIRED and attempt.ended_at < promised:
@@ -283,6 +284,7 @@ def _was_final(view: HistoryView, run: RunRow, attempt: AttemptRow) -> bool:
 
 
 def _state_error(view: HistoryView, run: RunRow) -> str:
+    """What contradicts the state of a run in its lease, its end or its attempts; "" if nothing does."""
     attempts = view.attempts.get(run.id, [])
     leased = run.leased_at is not None and run.lease_until is not None and bool(run.holder)
     if run.state == "leased" and (not leased or run.fence < 1):
@@ -301,7 +303,7 @@ def _state_error(view: HistoryView, run: RunRow) -> str:
     if not attempts or view.resets(run):
         return ""
     if run.state == "skipped" and run.reason == "quiet":
-        return ""  # I56
+        return ""  # I56 checks the rows of quiet answers
     return (
         ""
         if attempts[-1].outcome in OUTCOMES_BEFORE_STATE[run.state]

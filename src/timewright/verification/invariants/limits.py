@@ -258,7 +258,7 @@ def _parse_capacity(text: str, kind: str) -> int:
     if not body:
         return DEFAULT_CAPACITY
     # A limit may have only a rate or shares.
-    return int(body.get("max_running") or NO_LIMIT if kind == "limit" else body["max_concurrent"])
+    return int(body.get("max_running") or NO_LIMIT if kind == "limit" else body["max_running"])
 
 
 def _own_limit_changes(revisions: Sequence[RevisionRow]) -> list[_CapacityChange]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 
 from timewright.verification.oracle.instant_sets import MAX_LOOKAHEAD_US
 from timewright.verification.oracle.revision_spans import history_starts_at, last_instant
@@ -16,6 +18,9 @@ from timewright.verification.oracle.schedule_policy import SchedulePolicy
 from timewright.verification.oracle.times import parse_duration
 from timewright.verification.rows import RunRow, ScheduleRow
 from timewright.verification.view import NEVER, HistoryView
+
+# More than any cadence counts.
+MAX_FAILURES = 1_000
 
 # Requests that decide nothing: a run by hand never moves the next time.
 _BY_HAND = ("schedule.run", "schedule.backfill")
@@ -38,6 +43,7 @@ class DecisionTimes:
         self._was_reset = any(map(view.resets, self._runs))
         hints = [row for row in self._adjustments if row.kind == "interval"]
         ends = [ended for _, ended in view.interval_hints.get(schedule.id, ())]
+        self._failing = view.streaks.get(schedule.id, [])
         self._hints = [(row.at, ended, row.interval or 0) for row, ended in zip(hints, ends, strict=True)]
         pauses = [(row.at, ended) for row, ended in view.pauses.get(schedule.id, ())]
         pauses += [
@@ -65,6 +71,11 @@ class DecisionTimes:
         return sorted(at for row in self._rows for at in (row.created_at, row.finished_at) if at is not None)
 
     @cached_property
+    def _late_ends(self) -> set[int]:
+        """When occurrences ended, if that was after their instant."""
+        return {row.finished_at for row in self._rows if row.finished_at and row.finished_at > row.planned_at}
+
+    @cached_property
     def _known(self) -> set[int]:
         """Every instant from which another may count."""
         known = {*self._run_times, *self._changes}
@@ -82,17 +93,26 @@ class DecisionTimes:
 
     @cached_property
     def _streaks(self) -> tuple[list[int], list[int]]:
-        """When runs ended, by hand or not, and how many had failed in a row by then."""
+        """When runs ended, by hand or not, and how many had failed in a row by then, at most.
+
+        The order of runs that ended at one instant is not known: their failures may continue the streak
+        before it, or come after their successes and begin one.
+        """
         results = [
             (row.finished_at, row.state != "succeeded")
             for row in self._runs
             if row.finished_at is not None and row.state not in ("skipped", "cancelled")
         ]
-        counts, count = [], 0
-        for _, failed in sorted(results):
-            count = count + 1 if failed else 0
-            counts.append(count)
-        return sorted(at for at, _ in results), counts
+        results.sort(key=lambda result: (result[0], not result[1]))
+        counts: list[int] = []
+        count = 0
+        for _, at_once in groupby(results, key=itemgetter(0)):
+            outcomes = [failed for _, failed in at_once]
+            failures = sum(outcomes)
+            counts += range(count + 1, count + failures + 1)
+            counts += [failures] * (len(outcomes) - failures)
+            count = counts[-1]
+        return [at for at, _ in results], counts
 
     def long_gaps(self) -> Iterator[tuple[int, int]]:
         """Gaps that no decision explains: the last occurrence before, or the creation, and the next one."""
@@ -125,19 +145,32 @@ class DecisionTimes:
         known = self._known | ({schedule.next_at} if schedule.next_at is not None else set())
         # A pause moves the cursor up to an instant that is decided only at its end, or never after a resume.
         known |= {row.cursor for row in self._adjustments if row.kind == "resume" or self._is_paused(row.at)}
+        # A failure disables the schedule at its end, also one by hand; a reset run keeps its attempts.
+        known |= {one.ended_at for run in self._runs for one in self._view.attempts.get(run.id, ())}
         is_paused = "paused" in (schedule.state, schedule.source)
         # The last run that max_runs allows ends a backlog, whose other instants are passed over.
         allowed = [policy.max_runs for _, policy in self._policies if policy.max_runs]
         is_used_up = any(schedule.runs >= most for most in allowed)
         last = max(map(last_instant, self._rows), default=0) if is_paused or is_used_up else NEVER
         plans = [self._view.planned_instants(one) for _, one in self._policies if not one.aligned_to_now]
+        kept = self._kept_by_cadence()
         from_now = [one for _, one in self._policies if one.aligned_to_now and one.trigger["kind"] == "every"]
         for cursor in sorted({schedule.cursor, *(row.cursor for row in self._adjustments)}):
             is_carried = cursor > last or any(plan is not None and plan.has(cursor + 1) for plan in plans)
+            is_carried = is_carried or cursor in kept
             # An edit may replace what was due and not yet decided, because no instance could run it.
             is_carried = is_carried or any(self._is_interval_after(cursor + 1, one) for one in from_now)
             if not is_carried and not known.intersection((cursor - 1, cursor, cursor + 1)):
                 yield cursor
+
+    def _kept_by_cadence(self) -> set[int]:
+        """The cursors of streaks that a success by hand ended, just before the instant of the cadence.
+
+        That instant stays, but is not decided if the schedule is archived or fails again before it.
+        """
+        policies = [policy for _, policy in self._policies]
+        recovered = (row.cursor for row in self._adjustments if row.kind == "recovered")
+        return {at for at in recovered if any(self._is_step_after_end(at + 1, one) for one in policies)}
 
     def _is_paused(self, at: int) -> bool:
         return any(began < at <= ended for began, ended in self._pauses)
@@ -157,7 +190,17 @@ class DecisionTimes:
             return any(began <= at and (base <= ended or base in skipped) for began, ended, base in known)
         if run.source != "baseline-interval" or not policy.aligned_to_now:
             return True
-        return self._is_interval_after(at, policy)
+        return self._is_interval_after(at, policy) or self._is_step_after_end(at, policy)
+
+    @cached_property
+    def _ends(self) -> set[int]:
+        """When runs ended, by hand or not; a run that was reset has ended more than once."""
+        ends = {one.ended_at for row in self._runs for one in self._view.attempts.get(row.id, ())}
+        return ends | {row.finished_at for row in self._runs if row.finished_at is not None}
+
+    def _is_step_after_end(self, at: int, policy: SchedulePolicy) -> bool:
+        """Whether an instant lies one step of the policy's cadence after the end of a run."""
+        return any(at - step in self._ends for step in policy.cadence_steps)
 
     def _is_interval_after(self, at: int, policy: SchedulePolicy) -> bool:
         """Whether an instant lies one interval, stretched by failures, after something that is recorded."""
@@ -175,6 +218,8 @@ class DecisionTimes:
         """
         change, run = bisect_right(self._changes, until), bisect_left(self._run_times, until)
         happened = self._changes[max(change - 1, 0) : change] + self._run_times[max(run - 1, 0) : run]
+        # An instant may also be decided at the very end of a run that was planned before it.
+        happened += [until] * (until in self._late_ends)
         # A success by hand ends a streak of failures, but what the cadence decided stands.
         recovered = [row for row in self._adjustments if row.kind == "recovered" and row.at <= until]
         since = max(before, *happened, *(row.cursor for row in recovered))
@@ -187,9 +232,10 @@ class DecisionTimes:
     def _latest_decided(self, since: int, *, by: int) -> int:
         """The latest instant that may follow `since` under the policies in force from then until `by`.
 
-        An edit keeps the instant that was due before it as the start of the new plan.
+        An edit keeps the instant that was due before it as the start of the new plan. What is admitted before
+        its instant follows from one that may lie after a later edit.
         """
-        in_force = max(bisect_right([at for at, _ in self._policies], since) - 1, 0)
+        in_force = max(bisect_right([at for at, _ in self._policies], min(since, by)) - 1, 0)
         latest = self._latest_under(self._policies[in_force][1], since)
         for at, policy in self._policies[in_force + 1 :]:
             if at <= by:
@@ -218,6 +264,9 @@ class DecisionTimes:
 
     def _failures(self, since: int, until: int) -> int:
         """The most failures in a row from about `since` to about `until`."""
+        # How many runs of a streak were pruned is not known.
+        if any(began <= self._floor and since < ended for began, ended in self._failing):
+            return MAX_FAILURES
         times, counts = self._streaks
         first = bisect_right(times, since - self._view.skew)
         last = bisect_right(times, until + self._view.skew)

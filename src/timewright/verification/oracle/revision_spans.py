@@ -47,11 +47,16 @@ def revision_spans(view: HistoryView, schedule: ScheduleRow) -> Iterator[Revisio
         plan = view.planned_instants(policy)
         replaced = replaced_spans(view, schedule, policy) if plan is not None else None
         if plan is None or replaced is None:
-            after = following.at if following is not None else None
+            after = None
+            if following is not None:
+                # What was admitted before its instant, within the jitter, is decided: the next plan follows.
+                after = max(following.at, min(last, following.at + policy.early_jitter))
             continue
         until = takes_over = _last_end(schedule, policy, rows)
         if following is not None:
             begins = max(after, last, floor)
+            if not _may_be_replaced(policy, replaced, after=after, at=following.at):
+                begins = max(begins, min(_decided_by_passes(policy, own), following.at))
             takes_over = _handover(view, plan, following, last=begins)
             # Everything up to the cursor is decided, also if the schedule has ended since.
             until = min(takes_over, schedule.cursor)
@@ -64,8 +69,8 @@ def revision_spans(view: HistoryView, schedule: ScheduleRow) -> Iterator[Revisio
         if following is not None and any(_is_ahead(view, row, following) for row in earlier):
             # The cursor was ahead of the edit, so it falls to the edit and not to the instant before it.
             takes_over = max(takes_over, following.at)
-        if policy.is_governed and following is not None:
-            # Undecided instants may have been replaced, so the next revision begins at the edit.
+        if following is not None and _may_be_replaced(policy, replaced, after=takes_over, at=following.at):
+            # What replaced undecided instants ends with the edit, and the next revision begins there.
             takes_over = max(takes_over, following.at)
         after = takes_over
 
@@ -151,6 +156,28 @@ def _is_ahead(view: HistoryView, row: RunRow, following: RevisionRow | None) -> 
     return following is not None and row.planned_at > following.at and row.planned_at in left_out
 
 
+def _decided_by_passes(policy: SchedulePolicy, rows: list[RunRow]) -> int:
+    """Up to when every instant was decided, because an admission decides all that is due.
+
+    Exceptions: what is carried to the next pass can still run, and a long scan is continued in another pass.
+    """
+    carries = policy.catch_up in ("all", "spread")
+    if carries and policy.catch_up_window is None:
+        return 0
+    open_for = (policy.catch_up_window or 0) + 1 if carries else 0
+    incomplete = {row.created_at for row in rows if row.dropped}
+    passes = {row.created_at for row in rows if row.reason != "by_hand" and row.planned_at <= row.created_at}
+    return max(passes - incomplete, default=0) - open_for
+
+
+def _may_be_replaced(
+    policy: SchedulePolicy, replaced: tuple[tuple[int, int], ...], *, after: int, at: int
+) -> bool:
+    """Whether a clamp, a hint or a cadence may have replaced undecided instants between two others."""
+    is_clamped = policy.clamp_min or policy.clamp_max
+    return bool(is_clamped) or any(began <= at and ended > after for began, ended in replaced)
+
+
 def _may_have_used_runs(policy: SchedulePolicy, rows: list[RunRow], floor: int) -> bool:
     """Whether a revision may have used its `max_runs`; pruned runs may be among them."""
     emitted = sum(row.state != "skipped" or row.reason in LATE_SKIP_REASONS for row in rows)
@@ -159,8 +186,10 @@ def _may_have_used_runs(policy: SchedulePolicy, rows: list[RunRow], floor: int) 
 
 def _handover(view: HistoryView, plan: InstantSet, following: RevisionRow, *, last: int) -> int:
     """Where a revision hands over: just before its first undecided instant, or at the edit."""
-    at = following.at
+    at, skipped = following.at, view.skipped_by_hand.get(following.schedule_id, set())
     undecided = plan.first_after(last, until=last + MAX_LOOKAHEAD_US)
+    while undecided is not None and undecided in skipped:
+        undecided = plan.first_after(undecided, until=last + MAX_LOOKAHEAD_US)
     if undecided is None:
         return max(at, last)
     if view.may_be_suspended(following.schedule_id, at):

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -306,3 +307,24 @@ def test_the_server_works_without_the_fast_extra(monkeypatch: pytest.MonkeyPatch
     loop = serving.new_event_loop()
     assert isinstance(loop, asyncio.SelectorEventLoop)
     loop.close()
+
+
+def test_a_server_answers_although_the_host_clock_is_beyond_what_python_can_read(
+    harness: OperationsHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = threading.Semaphore(0)
+
+    def unreadable() -> float:
+        ticks.release()
+        raise OverflowError("timestamp too large to convert to C _PyTime_t")
+
+    # `import time` of uvicorn: a clock set to the year 2999 makes `time.time()` raise.
+    monkeypatch.setattr("uvicorn.server.time", SimpleNamespace(time=unreadable))
+    running = Running(harness, authenticate=lambda _: ADMIN)
+    try:
+        assert ticks.acquire(timeout=60)
+        assert b" 200 " in running.talk(
+            b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+        )
+    finally:
+        running.stop()

@@ -54,7 +54,14 @@ def _question_mark(field: CronField, item: str) -> Mistake | None:
     if "?" not in item:
         return None
     rule = "? is allowed only alone in a day field, where it means *"
-    return Mistake("is not allowed", rule, ("", "*") if field in (DAY, WEEKDAY) else ("*",))
+    return Mistake(
+        "is not allowed", rule, ("", "*") if field in (DAY, WEEKDAY) else (_every_or_first(field),)
+    )
+
+
+def _every_or_first(field: CronField) -> str:
+    """Return `*` for days and longer, otherwise the first value: a correction fires no more often."""
+    return "*" if field in (DAY, MONTH, WEEKDAY, YEAR) else str(field.low)
 
 
 def _plus(_field: CronField, item: str) -> Mistake | None:
@@ -131,7 +138,7 @@ def _step(field: CronField, item: str) -> Mistake | None:
 def _step_number(field: CronField, head: str, step: str, first: str) -> Mistake:
     rule = f"one step, a whole number from 1, of at most {MAX_DIGITS} digits"
     if parse_number(step) == 0:
-        return Mistake("has a step of zero", rule, (head,))
+        return Mistake("has a step of zero", rule, (_every_or_first(field) if head == "*" else head,))
     if step.isdigit():
         note = f"is the only value that */{step[:12]} matches"
         return Mistake("has a step that is too large", rule, (str(field.low),), note)

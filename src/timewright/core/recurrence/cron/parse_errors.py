@@ -85,7 +85,7 @@ def _replaced(text: str, unparsed: UnparsedItem, replacements: tuple[str, ...]) 
 
 def _text_mistake(text: str, *, counted: bool) -> Mistake | None:
     """Return what is wrong with the text; with a valid number of fields, only check for extra text."""
-    extra_text_checks = (_nickname, _zone_prefix, _quoted, _comment, _crontab_line)
+    extra_text_checks = (_nickname, _zone_prefix, _quoted, _comment, _spaced_list, _crontab_line)
     for check in (
         extra_text_checks if counted else (_too_long, _non_ascii, _control, _empty_text, *extra_text_checks)
     ):
@@ -184,6 +184,13 @@ def _comment(text: str) -> Mistake | None:
     )
 
 
+def _spaced_list(text: str) -> Mistake | None:
+    joined = re.sub(r"\s*,\s*", ",", text.strip())
+    if joined == text.strip() or joined.startswith(",") or joined.endswith(","):
+        return None
+    return Mistake("it has a space beside a comma", "a list is written without spaces: 9,17", (joined,))
+
+
 def _crontab_line(text: str) -> Mistake | None:
     """Five fields followed by a user or a command, as in /etc/crontab."""
     fields, rest = text.split()[:5], text.split()[5:]
@@ -215,6 +222,8 @@ def _wrong_count(text: str) -> Mistake:
     if any(len(token) > 3 and token.isalpha() for token in tokens):
         return Mistake("it is a phrase", _COUNT_RULE, note=f"the text trigger: every: {text.strip()[:60]}")
     padded = " ".join([*tokens, *["*"] * (5 - len(tokens))])
-    shortened = (" ".join(tokens[:7]), " ".join(tokens[:6]), " ".join(tokens[:5]))
+    # Seven fields that begin with * would fire every second.
+    counts = (5,) if tokens[:1] == ["*"] else (7, 6, 5)
+    shortened = tuple(" ".join(tokens[:count]) for count in counts)
     fields = "1 field" if len(tokens) == 1 else f"{len(tokens)} fields"
     return Mistake(f"it has {fields}", _COUNT_RULE, (padded, *shortened, _EXAMPLE))

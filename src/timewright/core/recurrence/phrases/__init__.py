@@ -153,7 +153,8 @@ def parse_moment(
     parsed = GRAMMAR.parse("instant", tokens)
     try:
         if not parsed.complete or not parsed.value:
-            raise unread_instant(tokens, parsed)
+            # Only `since` looks back at every interface, and all of them show the same example.
+            raise unread_instant(tokens, parsed, past=past and field.endswith("since"))
         return make_moment(parsed.value, now=now, zone=zone, past=past)
     except PhraseProblem as problem:
         raise _error(InvalidInstant, text, field, problem) from None
@@ -175,12 +176,11 @@ def _checked_text(text: str, field: str, kind: type[InvalidInput]) -> str:
     phrase, plain = line.strip(), line.isprintable()
     if phrase and plain and len(phrase) <= MAX_PHRASE_LENGTH:
         return phrase
-    why = (
-        "is empty"
-        if isinstance(text, str) and not phrase
-        else f"is not one line of 1 to {MAX_PHRASE_LENGTH} characters"
-    )
-    problem = PhraseProblem(why, rule="a phrase such as those in the documentation", fix="shorter text")
+    is_empty = isinstance(text, str) and not phrase
+    why = "is empty" if is_empty else f"is not one line of 1 to {MAX_PHRASE_LENGTH} characters"
+    example = "tomorrow 9am" if kind is InvalidInstant else "15m, or weekdays at 9am"
+    fix = example if is_empty else "shorter text"
+    problem = PhraseProblem(why, rule="a phrase such as those in the documentation", fix=fix)
     raise _error(kind, str(text)[:60], field, problem)
 
 
@@ -290,7 +290,11 @@ def _read_code(phrase: str, zone: str | None) -> Recurrence | None:
 
 
 def _cron(expression: str, zone: str | None) -> Recurrence:
-    text = " ".join(expression.split())
+    written = " ".join(expression.split())
+    if not needs_key(written.upper()):
+        # What is refused is shown as it was written, not in upper case.
+        parse_cron(written)
+    text = written
     text = text.lower() if text.startswith("@") else text.upper()
     if zone is not None:
         check_zone(zone)
@@ -305,8 +309,13 @@ def _from_aws(text: str) -> str:
         raise PhraseProblem(
             f"has {len(fields)} fields in cron(…)",
             rule="cron(minute hour day month weekday year), as AWS writes it",
-            fix="cron(0 9 1 1 ? *)",
+            fix=f"{text} without cron(…)" if len(fields) == 5 else "cron(0 9 1 1 ? *)",
         )
+    # AWS reads 0/5 as 0-59/5.
+    fields = [
+        re.sub(r"(?<![0-9A-Za-z*/-])([0-9]+)/", rf"\1-{last}/", field)
+        for field, last in zip(fields, (59, 23, 31, 12, 7, 2199), strict=True)
+    ]
     minute, hour, day, month, weekday, year = fields
     # AWS counts weekdays from Sunday = 1; the number after # stays.
     weekday = re.sub(r"(?<![#0-9A-Za-z])[1-7](?![0-9])", lambda found: str(int(found[0]) - 1), weekday)
@@ -322,7 +331,7 @@ def _error(kind: type[InvalidInput], text: object, field: str, problem: PhrasePr
     shown = str(text)[:MAX_PHRASE_LENGTH]
     short = shown if len(shown) <= 60 else f"{shown[:57]}..."
     return kind(
-        f"{field} {short!a} {problem.why}",
+        f"{field} {short!r} {problem.why}",
         field=field,
         value=shown,
         rule=problem.rule,

@@ -68,6 +68,12 @@ def read_times(clocks: Sequence[ClockTime], part: str = "") -> tuple[int, ...]:
 def read_time(clock: ClockTime, part: str = "") -> int:
     """Return a time in seconds of the day; without am or pm it is on the 24-hour clock."""
     half = clock.half or part
+    if half == "to":
+        raise PhraseProblem(
+            f"has {clock.written!r}, which is not a time of day",
+            rule="minutes to an hour are 5, 10, 15, 20 or 25, or have the word minutes",
+            fix="one time of day, such as 9:00; a window needs an interval (every hour between 9am and 5pm)",
+        )
     if half == "half":
         before = (clock.hour - 1) % 12 or 12
         raise TwoReadings(

@@ -1,4 +1,4 @@
-"""The values that rules build, and their builders; `plan` and `instants` decide what they mean together.
+"""The values that rules build, and their builders; `plan` decides what they mean together.
 
 A builder makes one value from what a rule matched. It only collects what was written, because the parser also
 tries rules that do not fit in the end.
@@ -23,6 +23,7 @@ class PhrasePeriod(NamedTuple):
     """Every n units of the calendar or of the clock."""
 
     length: Length
+    adverb: bool = False
 
 
 class Counted(NamedTuple):
@@ -95,6 +96,7 @@ class Nth(NamedTuple):
     weekday: int | None = None
     working: bool = False
     every: bool = False
+    edge: bool = False
 
 
 class Nearest(NamedTuple):
@@ -154,59 +156,17 @@ class Short(NamedTuple):
     skip: bool
 
 
+class Apart(NamedTuple):
+    """Days in two places of a phrase, with nothing that says how they belong together."""
+
+
 class Bounded(NamedTuple):
     """A start or an end, which is a field of its own."""
 
     word: str
 
 
-class FromNow(NamedTuple):
-    """A length after now or another day, or before now."""
-
-    length: Length
-    ago: bool
-    start: RelativeDay | WeekdayRef | None = None
-
-
-class RelativeDay(NamedTuple):
-    """A day by its distance from today."""
-
-    days: int
-    part: str = ""
-
-
-class WeekdayRef(NamedTuple):
-    """A weekday near now: `friday`, `next friday`, `this friday`, `last friday`."""
-
-    weekday: int
-    which: str = ""
-
-
-class NextWorkingDay(NamedTuple):
-    """The next day from Monday to Friday."""
-
-
-class UnitRef(NamedTuple):
-    """`next week`, `this month`."""
-
-    which: str
-    unit: str
-
-
-class NthDate(NamedTuple):
-    """A day counted within a month: this one, the next one, or a named one."""
-
-    days: Nth
-    month: int | None
-    year: int | None
-    next_month: bool
-
-
-class WrittenDate(NamedTuple):
-    """A date in digits; `kind` is the token it came from."""
-
-    kind: str
-    value: Any
+DAY_PARTS = (Weekly, Nth, Nearest, DateOfYear, WeekdayAndDate)
 
 
 def build_first(values: list[Any]) -> Any:
@@ -247,12 +207,20 @@ def build_spoken(values: list[Any]) -> ClockTime:
     return ClockTime(12 if hour == 1 and half else (hour - 1) % 24, 60 - minutes, half=half or part)
 
 
+def build_spoken_number(values: list[Any]) -> ClockTime:
+    """Build `10 to 9`; `9 to 5` is a time only with the word minutes, otherwise people mean two times."""
+    clock = build_spoken(values)
+    if values[0] % 5 and values[1] in ("to", "till"):
+        return clock._replace(half="to", written=f"{values[0]} {values[1]} {(clock.hour + 1) % 24}")
+    return clock
+
+
 def build_half_hour(values: list[Any]) -> ClockTime:
     return ClockTime(values[0], 30, half="half")
 
 
 def build_past(values: list[Any]) -> int:
-    minutes = {"half": 30, "quarter": 15, "hour": 0, "top": 0, "to": 45}
+    minutes = {"half": 30, "quarter": 15, "to": 45} | dict.fromkeys(("hour", "top", "start", "beginning"), 0)
     return minutes[values[0]] if values[0] in minutes else int(values[0])
 
 
@@ -338,12 +306,6 @@ def build_dates(values: list[Any]) -> list[Any]:
     return [DateOfYear(day, months) for day in days]
 
 
-def build_date(values: list[Any]) -> DateOfYear:
-    year = values[2] if len(values) > 2 else None
-    day, month = (values[1], values[0]) if isinstance(values[0], Months) else (values[0], values[1])
-    return DateOfYear(day, month.months, year)
-
-
 def build_counted(values: list[Any]) -> Counted:
     words = {"once": 1, "twice": 2, "thrice": 3}
     unit = values[1][1] if isinstance(values[1], tuple) else values[1]
@@ -354,7 +316,7 @@ def build_adverb(values: list[Any]) -> list[Any]:
     count, unit = values[0]
     if unit in ("hour", "minute"):
         return [Counted(1, unit)]
-    period = PhrasePeriod(Length(((Fraction(count), "day" if unit == "night" else unit),)))
+    period = PhrasePeriod(Length(((Fraction(count), "day" if unit == "night" else unit),)), adverb=True)
     return [period, PartOfDay("night")] if unit == "night" else [period]
 
 
@@ -365,15 +327,30 @@ def build_other_period(values: list[Any]) -> PhrasePeriod | Ambiguous:
     return PhrasePeriod(Length(((Fraction(number), values[-1]),)))
 
 
-def build_relative_day(values: list[Any]) -> RelativeDay:
-    days = {"today": 0, "tonight": 0, "tomorrow": 1, "tmrw": 1, "yesterday": -1, "after": 2, "before": -2}
-    if values[0] not in days:
-        return RelativeDay(0, values[0])
-    return RelativeDay(days[values[0]], "night" if values[0] == "tonight" else "")
-
-
 def build_flat(values: list[Any]) -> list[Any]:
     return [one for value in values for one in (value if isinstance(value, list) else [value])]
+
+
+def build_recurrence(values: list[Any]) -> list[Any]:
+    """Build all parts; `mondays at 9 on the 15th` and `mondays on the 15th` have days that stand apart."""
+    groups = [value if isinstance(value, list) else [value] for value in values]
+    days = [at for at, group in enumerate(groups) if any(isinstance(one, DAY_PARTS) for one in group)]
+    weekly = [at for at in days if any(isinstance(one, Weekly) for one in groups[at])]
+    numbered = [at for at in days if any(_is_date(one) for one in groups[at])]
+    between = groups[days[0] : days[-1]] if days else []
+    apart = any(isinstance(one, Times) for group in between for one in group) or (
+        weekly and numbered and not set(weekly) & set(numbered)
+    )
+    return [*(one for group in groups for one in group), *([Apart()] if apart else [])]
+
+
+def is_every(day: Any) -> bool:
+    """Whether `every` stands in front of weekdays."""
+    return isinstance(day, Weekly) and day.every
+
+
+def _is_date(part: Any) -> bool:
+    return isinstance(part, DateOfYear) or (isinstance(part, Nth) and part.weekday is None)
 
 
 def build_fixed_period(values: list[Any]) -> PhrasePeriod:
@@ -383,14 +360,3 @@ def build_fixed_period(values: list[Any]) -> PhrasePeriod:
     return PhrasePeriod(
         length._replace(pieces=tuple((number, fixed.get(unit, unit)) for number, unit in length.pieces))
     )
-
-
-def build_near_weekday(values: list[Any]) -> WeekdayRef:
-    """Build a weekday near now."""
-    return WeekdayRef(values[-1], values[0] if len(values) > 1 else "")
-
-
-def build_nth_date(values: list[Any]) -> NthDate:
-    """Build a day counted within a month."""
-    month = values[1].months[0] if isinstance(values[1], Months) else None
-    return NthDate(values[0], month, values[2] if len(values) > 2 else None, next_month=values[1] == "next")

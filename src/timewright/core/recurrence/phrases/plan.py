@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from fractions import Fraction
 from typing import Any, TypeVar
 
 from timewright.core.recurrence.phrases import clock_times, parts
@@ -13,6 +12,7 @@ from timewright.core.recurrence.phrases.times_of_plan import (
     UNIT_ORDER,
     Plan,
     Written,
+    read_pattern,
     with_times,
 )
 from timewright.core.recurrence.phrases.tokens import PhraseProblem, TwoReadings
@@ -29,10 +29,17 @@ def make_plan(given: Sequence[Any]) -> Plan:
             rule="a start, an end and a number of runs have their own fields",
             fix="the phrase without it, and start_at, end_at or max_runs",
         )
+    if any(isinstance(part, parts.Apart) for part in given):
+        raise PhraseProblem(
+            "names days in two places",
+            rule="days that share a time stand together, joined with and; others are a clause with a time",
+            fix="mondays and the 15th at 9 for either, friday the 13th for both, or a clause for each: "
+            "mondays at 9 and fridays at 10",
+        )
     read_parts = [
         one
         for part in given
-        for one in (_read_pattern(part.text) if isinstance(part, parts.Pattern) else [part])
+        for one in (read_pattern(part.text) if isinstance(part, parts.Pattern) else [part])
     ]
     written = Written(read_parts)
     plan = _with_days(_exceptions(read_parts), written.days)
@@ -172,15 +179,31 @@ def _with_period(plan: Plan, written: Written) -> Plan:
         )
     unit = _one_unit(units)
     if weekly_every and len(plan.weekdays) == len(parts.WORKING_DAYS):
-        some = "every mon, wed and fri" if weekly_every[0] == 2 else f"every {weekly_every[0]} days"
-        raise TwoReadings("days or weeks can be counted", some, f"every {weekly_every[0]} weeks on weekdays")
-    _check_every_nth(written.days, unit)
+        every = weekly_every[0]
+        # Five weekdays are a week, so that the proposal does not fire more often.
+        days = f"every {every // 5} weeks on mon" if every % 5 == 0 else f"every {-(-every * 7 // 5)} days"
+        some = "every mon, wed and fri" if every == 2 else days.replace("every 1 weeks", "every week")
+        raise TwoReadings("days or weeks can be counted", some, f"every {every} weeks on weekdays")
+    if written.months is None:
+        _check_every_nth(written.days, unit)
+    adverbs = [clock_times.calendar_unit(part.length, wall_clock=True) for part in written.adverbs]
+    if any(found is not None and found != unit for found in adverbs) and len(set(units)) > 1:
+        raise PhraseProblem(
+            "repeats in two ways", rule="a phrase repeats in one way", fix="leave out one of them"
+        )
+    if unit is not None and unit[0] > 1 and any(parts.is_every(day) for day in written.days):
+        raise PhraseProblem(
+            f"repeats some days every {unit[0]} {unit[1]}s and others every week",
+            rule="a phrase repeats in one way",
+            fix="a list of two triggers",
+        )
     if fixed:
         return _with_interval(plan, written, fixed[0], unit)
     return _with_unit(plan, unit, written)
 
 
 def _two_readings(part: parts.Ambiguous, plan: Plan) -> tuple[int, str]:
+    """The interval that `biweekly` and its like mean, if the rest of the phrase decides it; else raises."""
     unit = part.unit
     if part.first:
         raise TwoReadings(
@@ -220,6 +243,7 @@ def _check_every_nth(days: Sequence[Any], unit: tuple[int, str] | None) -> None:
             and day.every
             and day.weekday is not None
             and unit is None
+            and len(day.positions) == 1
             and day.positions[0] > 1
         ):
             name = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")[day.weekday]
@@ -234,6 +258,12 @@ def _check_every_nth(days: Sequence[Any], unit: tuple[int, str] | None) -> None:
 def _with_interval(plan: Plan, written: Written, every: timedelta, unit: tuple[int, str] | None) -> Plan:
     """Read `every 15 minutes`: an interval, or steps of the day where certain days or hours are named."""
     written.refuse_time_of_day()
+    if any(isinstance(day, parts.Nth) and day.edge for day in written.days):
+        raise PhraseProblem(
+            "has the start or the end of an interval",
+            rule="a month, a quarter and a year have a first and a last day",
+            fix="minutes of each hour: every hour at :00",
+        )
     bound = (
         plan.has_days or plan.months or plan.except_weekdays or plan.except_months or plan.except_month_days
     )
@@ -326,25 +356,6 @@ def _in_year(plan: Plan) -> Plan:
             )
         plan = plan._replace(months=(1,) if places[0] > 0 else (12,))
     return plan._replace(unit="day")
-
-
-def _read_pattern(text: str) -> list[Any]:
-    """Read a date or a time of systemd."""
-    if ":" not in text:
-        months, days = clock_times.read_date_pattern(text)
-        found: list[Any] = [parts.Months(months)] if months else []
-        return [
-            *found,
-            parts.Nth(days) if days else parts.PhrasePeriod(parts.Length(((Fraction(1), "day"),))),
-        ]
-    hours, minutes = clock_times.read_time_pattern(text)
-    if not hours and not minutes:
-        return [parts.Counted(1, "minute")]
-    if not hours:
-        return [parts.PastHour(minutes)]
-    return [
-        parts.Times(tuple(parts.ClockTime(hour, minute) for hour in hours for minute in minutes or range(60)))
-    ]
 
 
 def _checked(plan: Plan) -> Plan:

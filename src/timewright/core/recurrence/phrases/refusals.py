@@ -5,10 +5,12 @@ No proposal fires more often than what was asked.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from difflib import get_close_matches
 
 from timewright.core.recurrence.phrases.grammar import Parsed
+from timewright.core.recurrence.phrases.plan import make_plan
 from timewright.core.recurrence.phrases.rules import GRAMMAR
 from timewright.core.recurrence.phrases.tokens import (
     VOCABULARY,
@@ -57,11 +59,15 @@ _SUGGESTED = sorted(
 )
 
 
+# A number after these is a length of time: `every 5`, `in 5`.
+_BEFORE_LENGTH = frozenset({"every", "each", "in", "+", "per", "("})
+
+
 class Unread(PhraseProblem):
     """The phrase is not in the grammar."""
 
 
-def unread_instant(tokens: Sequence[Token], parsed: Parsed) -> Unread:
+def unread_instant(tokens: Sequence[Token], parsed: Parsed, *, past: bool) -> Unread:
     shown = " ".join(token.text for token in tokens)
     at_time = [*split("at"), *tokens]
     if (
@@ -71,18 +77,45 @@ def unread_instant(tokens: Sequence[Token], parsed: Parsed) -> Unread:
     ):
         return Unread("is not marked as a time", rule="a time of day or a length", fix=f"at {shown[:20]}")
     if len(tokens) == 1 and "NUMBER" in tokens[0].kinds:
-        return Unread("is a number", rule="seconds since 1970 begin with @", fix=f"@{shown[:20]}")
+        return Unread("is a number", rule="seconds since 1970 begin with @", fix=_fix_of_number(shown))
     if GRAMMAR.parse("length", tokens).complete:
         return Unread("is a length of time", rule="a point in time", fix=f"in {shown[:60]}")
-    if GRAMMAR.parse("recurrence", tokens).complete:
+    if _repeats(tokens):
         return Unread("repeats", rule="one point in time", fix="the same text as a recurrence (every)")
-    return unread(tokens, parsed, "tomorrow at 09:00")
+    return unread(tokens, parsed, f"{'yesterday' if past else 'tomorrow'} at 09:00")
+
+
+def _fix_of_number(digits: str) -> str:
+    if len(digits) == 8 and "19700101" <= digits <= "21991231":
+        return f"{digits[:4]}-{digits[4:6]}-{digits[6:]}"
+    # 13 digits are milliseconds until the year 2286.
+    return f"@{digits[:10]}, in seconds" if len(digits) == 13 else f"@{digits[:20]}"
+
+
+def _repeats(tokens: Sequence[Token]) -> bool:
+    """Whether the phrase is a recurrence that can be read."""
+    parsed = GRAMMAR.parse("recurrence", tokens)
+    if not parsed.complete or not parsed.value:
+        return False
+    try:
+        make_plan(parsed.value)
+    except PhraseProblem:
+        return False
+    return True
 
 
 def unread(tokens: Sequence[Token], parsed: Parsed, example: str) -> Unread:
     """Return the token at which reading stopped, and what could stand there."""
+    for time, sign in itertools.pairwise(tokens):
+        if sign.text == "+" and {"ZONE", "CLOCK", "HALF"} & time.kinds.keys():
+            return Unread(
+                f"has an offset after {time.text!r}",
+                rule="a time without a date has a zone, because offsets change during the year",
+                fix="a zone by its name instead of the offset: Europe/Berlin, or UTC",
+            )
     at = min(parsed.furthest, len(tokens))
-    before = " ".join(token.text for token in tokens[max(at - 3, 0) : at])
+    read = at - 1 if at == len(tokens) and tokens and "NUMBER" in tokens[-1].kinds else at
+    before = " ".join(token.text for token in tokens[max(read - 3, 0) : read])
     where = f" after {before!r}" if before else ""
     expected = list(dict.fromkeys(_EXPECTED[name] for name in parsed.expected if name in _EXPECTED))
     rule = f"expected {', '.join(expected[:6])}" if expected else "the phrases of the documentation"
@@ -91,24 +124,36 @@ def unread(tokens: Sequence[Token], parsed: Parsed, example: str) -> Unread:
             word = tokens[-1].text
             if word.strip("0.") == "":
                 return Unread("is not longer than zero", rule="a length of time with its unit", fix="15m")
+            number = tokens[-1].kinds["NUMBER"]
+            if len(tokens) > 1 and tokens[-2].text not in _BEFORE_LENGTH:
+                read_so_far = " ".join(token.text for token in tokens[:-1])
+                fix = (
+                    "the year in the date, as in 2026-12-25"
+                    if "YEAR" in tokens[-1].kinds
+                    else f"{read_so_far} at {word}"
+                )
+                return Unread(
+                    f"has the number {word}{where}, which is not marked as a time", rule=rule, fix=fix
+                )
             return Unread(
-                f"has no unit after {word}", rule=rule, fix=f"{word}m for minutes, {word}h for hours"
+                f"has no unit after {word}", rule=rule, fix=f"{number}m for minutes, {number}h for hours"
             )
         if [len(tokens), "NUMBER" in tokens[0].kinds] == [2, True] and len(tokens[1].text) <= 2:
             number, unit = tokens[0].text, tokens[1].text
             units = "a number and one of the units s, m, h, d and w"
-            return Unread(f"has the unknown unit {unit!a}", rule=units, fix=f"{number}d")
+            return Unread(f"has the unknown unit {unit!r}", rule=units, fix=f"{number}d")
         return Unread(f"ends too early{where}", rule=rule, fix=example)
     word = tokens[at].text
     known = word in VOCABULARY or word in GRAMMAR.words or len(word) <= 3
     near = [] if known else get_close_matches(word, _SUGGESTED, n=1, cutoff=0.75)
     corrected = [*tokens[:at], *(split(near[0]) if near else ()), *tokens[at + 1 :]]
+    starts = ("recurrence", "instant")
     zone = find_zone_of_city(word)
-    if zone:
+    if zone and any(GRAMMAR.parse(start, tokens[:at]).complete for start in starts):
         example = f"write the zone as {zone}"
-    elif near and any(GRAMMAR.parse(start, corrected).complete for start in ("recurrence", "instant")):
+    elif near and any(GRAMMAR.parse(start, corrected).complete for start in starts):
         example = f"did you mean {near[0]!r}?"
-    return Unread(f"has {word[:40]!a}{where}, which is not understood", rule=rule, fix=example)
+    return Unread(f"has {word[:40]!r}{where}, which is not understood", rule=rule, fix=example)
 
 
 def find_example(tokens: Sequence[Token]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from timewright.core.recurrence.phrases import parts
+from timewright.core.recurrence.phrases import instant_parts, parts
 from timewright.core.recurrence.phrases.grammar import Builder, Grammar, Rule
 
 # Used by both kinds of phrases.
@@ -19,7 +19,7 @@ half_unit = half [RANGE] [a|an] UNIT
 quarter_hour = [a] quarter [of] [a|an] hour
 one_and_a_half = [a|an] UNIT and a half
 and_a_half = NUMBER and a half UNIT
-number_of = NUMBER UNIT | DECIMAL UNIT
+number_of = NUMBER UNIT | DECIMAL UNIT | [NUMBER] FRACTION [of] [a|an] UNIT
 one_unit = [a|an] UNIT
 length = ISO_LENGTH | <half_unit> | <quarter_hour> | <one_and_a_half> | <and_a_half>
     | <number_of> ([,|and] <number_of>)* | <one_unit>
@@ -28,12 +28,13 @@ part_of_day = in the PART | at PART
 hour = <named_time> | NUMBER
 spoken_time = {half} past <hour> [HALF|<part_of_day>]
     | [a] {quarter} {past|after|to|before|till} <hour> [HALF|<part_of_day>]
-    | NUMBER [minutes|minute|min|mins] {past|after|to|before|till} <hour> [HALF|<part_of_day>]
+    | NUMBER (minutes|minute|min|mins) {past|after|to|before|till} <hour> [HALF|<part_of_day>]
+ten_to_nine = NUMBER {past|after|to|before|till} <hour> [HALF|<part_of_day>]
 half_nine = half NUMBER
 nine_thirty = SPELLED SPELLED [HALF|<part_of_day>]
 digits = CLOCK [HALF|<part_of_day>] | NUMBER HALF | DECIMAL HALF | NUMBER OCLOCK [HALF|<part_of_day>]
     | NUMBER <part_of_day>
-time = <digits> | <named_time> | <spoken_time> | <half_nine> | <nine_thirty>
+time = <digits> | <named_time> | <spoken_time> | <ten_to_nine> | <half_nine> | <nine_thirty>
 bare_time = FOUR_DIGITS [hours|hrs|h] | HOUR_MINUTE | NUMBER h | DECIMAL | NUMBER !UNIT !MONTH !x !times
 any_time = <time> | <bare_time>
 times = {at|@} <any_time> (<separator> [at] <any_time>)* | (every|each) <named_time>
@@ -44,7 +45,7 @@ month_name = MONTH
 weekday_name = WEEKDAY
 day_number = (NUMBER|ORDINAL) !HALF !UNIT !OCLOCK !MONTH
 weekly = [from] WEEKDAY <to> WEEKDAY | between WEEKDAY and WEEKDAY | WEEKDAY | DAY_SET
-    | {business|working|work} (days|day) | {m} RANGE f
+    | {business|working|work|week} (days|day) | {m} RANGE f
 nth = {last|final|penultimate} | ORDINAL [to] {last} | ORDINAL
 first_days = {first|last} NUMBER
 nth_range = <nth> <to> <nth> | <nth>
@@ -64,18 +65,22 @@ period = [once|of|in] (every|each|per) [single] <length> | (of|in|per) (the|a|an
 one_length = <one_unit>
 rate = rate '(' <length> ')'
 counted = {once|twice|thrice} (a|an|per|each|every|/) UNIT | {once|twice|thrice} ADVERB
-    | NUMBER (times|time|x) (a|an|per|each|every|/) UNIT | NUMBER (times|time|x) ADVERB
+    | NUMBER (times|time|x) (a|an|per|each|every|/) UNIT | NUMBER (times|time|x) ADVERB | NUMBER (per|/) UNIT
 adverb = ADVERB
 half_hourly = half [RANGE] hourly
 two_readings = BI_ADVERB
-past_hour = PAST_HOUR | [the] (minute|minutes) NUMBER
+to_hour = NUMBER [minutes|minute|min|mins] (to|before) (the|each|every) hour
+past_hour = PAST_HOUR | [the] (minute|minutes) NUMBER | <to_hour>
     | NUMBER [minutes|minute|min|mins] (past|after) [the|each|every] hour
     | NUMBER [minutes|minute|min|mins] (past|after) !NUMBER !NAMED_TIME
     | [a] {quarter} (past|after) [the|each|every] hour | {half} past [the|each|every] hour
+    | [a] {quarter} (past|after) !NUMBER !NAMED_TIME | {half} past !NUMBER !NAMED_TIME
     | [a] quarter {to} [the|each|every] hour | the {top} of [the|each|every] hour | the {half} hour
     | the {hour}
 each_past_hour = NUMBER (past|after) (the|each|every) hour
     | [a] {quarter} (past|after) (the|each|every) hour | {half} past (the|each|every) hour
+    | [a] quarter {to} (the|each|every) hour | <to_hour>
+    | [the] {top|start|beginning} of (the|each|every) hour
 past_hours = <each_past_hour> | NUMBER (minutes|minute|min|mins) (past|after) (the|each|every) hour
     | (at|@) NUMBER (<separator> NUMBER)* [minutes] (past|after) [the|each|every] [hour] !NUMBER !NAMED_TIME
     | (at|@|on) <past_hour> (<separator> [at] (<past_hour>|NUMBER !HALF !UNIT))*
@@ -89,7 +94,7 @@ every_other_weekday = [on] (every|each) (other|alternate) <weekly> (<separator> 
 dates = <day_number_of> <month_name> (<separator> <month_name> !<day_number>)*
     | <month_name> <day_number> (<separator> <day_number>)*
 day_number_of = (NUMBER|ORDINAL) [of] !!MONTH
-friday_the_13th = WEEKDAY the ORDINAL
+friday_the_13th = WEEKDAY the ORDINAL | WEEKDAY DATE_NUMBER
 nearest = [the] (weekday|workday) (nearest|closest) [to] [the] (ORDINAL|NUMBER)
 edge = {start|beginning|end} !!of
 lead = [only] on [the|all] | the
@@ -112,6 +117,7 @@ except_word = except | excluding | without | skipping | omitting | not | but not
 excepted_list = <one_excepted> ((<separator>|or) <one_excepted>)*
 one_excepted = [on|in|during] [the|every] <excepted>
 only = [only] [on|in|during] <holidays> [only]
+only_word = only
 short = or {skip} | or [on] [the] last day
 from_start = counted from its start
 date_pattern = DATE_PATTERN
@@ -120,15 +126,15 @@ bounded = {starting|beginning|starts|until|till|ending|ends|for|from|after|befor
 element = <except> | <zone> | <only> | <short> | <from_start> | <rate> | <counted> | <adverb> | <half_hourly>
     | <two_readings> | <every_other_weekday> | <every_nth_unit> | <past_hours> | <window>
     | <numbered_days> | <days> | <period> | <months> | <part> | <date_pattern> | <time_pattern> | <times>
-    | <bounded>
+    | <bounded> | <only_word>
 recurrence = <element> ([,] <element>)*
 """
 
 
 # Points in time: `instant` is the whole phrase.
 _INSTANT = """
-now = now
-from_now = in <length> | + <length> | <length> (from now|hence|later)
+now = now !+
+from_now = in <length> | [now] + <length> | <length> (from now|hence|later)
 ago = <length> ago
 relative_day = [on] {today|tonight|tomorrow|tmrw|yesterday} | [the] day {after} tomorrow
     | [the] day {before} yesterday | this PART
@@ -163,12 +169,13 @@ _BUILDERS: dict[str, Builder] = {
     "quarter_hour": lambda _: (Fraction(1, 4), "hour"),
     "one_and_a_half": lambda values: (Fraction(3, 2), values[0]),
     "and_a_half": lambda values: (values[0] + Fraction(1, 2), values[1]),
-    "number_of": lambda values: (Fraction(values[0]), values[1]),
+    "number_of": lambda values: (sum(map(Fraction, values[:-1])), values[-1]),
     "one_unit": lambda values: (Fraction(1), values[0]),
     "length": parts.build_length,
     "named_time": parts.build_named_time,
     "part_of_day": lambda values: parts.PartOfDay(values[0]),
     "spoken_time": parts.build_spoken,
+    "ten_to_nine": parts.build_spoken_number,
     "half_nine": parts.build_half_hour,
     "nine_thirty": lambda values: parts.build_clock([tuple(values[:2]), *values[2:]]),
     "digits": parts.build_clock,
@@ -195,6 +202,7 @@ _BUILDERS: dict[str, Builder] = {
     "adverb": parts.build_adverb,
     "half_hourly": lambda _: parts.Counted(2, "hour"),
     "two_readings": lambda values: parts.Ambiguous(values[0]),
+    "to_hour": lambda values: 60 - values[0],
     "past_hour": parts.build_past,
     "each_past_hour": parts.build_past,
     "past_hours": lambda values: parts.PastHour(tuple(sorted(set(values)))),
@@ -204,7 +212,7 @@ _BUILDERS: dict[str, Builder] = {
     "dates": parts.build_dates,
     "friday_the_13th": lambda values: parts.WeekdayAndDate(values[0], values[1]),
     "nearest": lambda values: parts.Nearest(values[0]),
-    "edge": lambda values: parts.Nth((-1,) if values[0] == "end" else (1,)),
+    "edge": lambda values: parts.Nth((-1,) if values[0] == "end" else (1,), edge=True),
     "month_end": lambda _: parts.Nth((-1,)),
     "lead": lambda _: parts.DayPrefix(every=False),
     "lead_every": lambda _: parts.DayPrefix(every=True),
@@ -219,28 +227,29 @@ _BUILDERS: dict[str, Builder] = {
     "except_word": lambda _: None,
     "excepted_list": list,
     "only": lambda values: values[0],
+    "only_word": lambda _: None,
     "short": lambda values: parts.Short(skip=bool(values)),
     "from_start": lambda _: None,
     "date_pattern": lambda values: parts.Pattern(values[0]),
     "time_pattern": lambda values: parts.Pattern(values[0]),
     "bounded": lambda values: parts.Bounded(values[0]),
-    "recurrence": parts.build_flat,
-    "now": lambda _: parts.FromNow(parts.Length(), ago=False),
-    "from_now": lambda values: parts.FromNow(values[0], ago=False),
-    "ago": lambda values: parts.FromNow(values[0], ago=True),
-    "relative_day": parts.build_relative_day,
-    "next_working_day": lambda _: parts.NextWorkingDay(),
-    "after_day": lambda values: parts.FromNow(values[0], ago=False, start=values[1]),
-    "near_weekday": parts.build_near_weekday,
-    "unit_ref": lambda values: parts.UnitRef(*values),
-    "nth_date": parts.build_nth_date,
-    "date": parts.build_date,
+    "recurrence": parts.build_recurrence,
+    "now": lambda _: instant_parts.FromNow(parts.Length(), ago=False),
+    "from_now": lambda values: instant_parts.FromNow(values[0], ago=False),
+    "ago": lambda values: instant_parts.FromNow(values[0], ago=True),
+    "relative_day": instant_parts.build_relative_day,
+    "next_working_day": lambda _: instant_parts.NextWorkingDay(),
+    "after_day": lambda values: instant_parts.FromNow(values[0], ago=False, start=values[1]),
+    "near_weekday": instant_parts.build_near_weekday,
+    "unit_ref": lambda values: instant_parts.UnitRef(*values),
+    "nth_date": instant_parts.build_nth_date,
+    "date": instant_parts.build_date,
     "numeric_day": lambda values: parts.DateOfYear(values[0], ()),
-    "iso_date": lambda values: parts.WrittenDate("DATE", values[0]),
-    "slashed": lambda values: parts.WrittenDate("SLASHED", values[0]),
-    "dotted": lambda values: parts.WrittenDate("DOTTED", values[0]),
-    "instant_token": lambda values: parts.WrittenDate("INSTANT", values[0]),
-    "unix": lambda values: parts.WrittenDate("UNIX", values[0]),
+    "iso_date": lambda values: instant_parts.WrittenDate("DATE", values[0]),
+    "slashed": lambda values: instant_parts.WrittenDate("SLASHED", values[0]),
+    "dotted": lambda values: instant_parts.WrittenDate("DOTTED", values[0]),
+    "instant_token": lambda values: instant_parts.WrittenDate("INSTANT", values[0]),
+    "unix": lambda values: instant_parts.WrittenDate("UNIX", values[0]),
     "instant": parts.build_flat,
 }
 
@@ -249,7 +258,7 @@ _BUILDERS: dict[str, Builder] = {
 _DOCUMENTED = """
 length: an amount of time; minutes and hours, `d` (24 h) and `w` (7 d) have a fixed length, days and
   longer follow the calendar
-    15m; 1h 30m; 90 minutes; half an hour; an hour and a half; PT15M
+    15m; 1h 30m; 90 minutes; half an hour; 1/2 hour; an hour and a half; PT15M
 time: a time of day
     9am; 9:30 pm; 17:00; noon; midnight; half past nine; quarter to ten; 9 in the morning
 times: times of day; an hour without am or pm is read on the 24-hour clock, so `at 9` is 09:00

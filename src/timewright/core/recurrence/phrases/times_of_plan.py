@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from fractions import Fraction
 from typing import Any, NamedTuple, TypeVar
 
 from timewright.core.recurrence.phrases import parts
@@ -13,17 +14,22 @@ from timewright.core.recurrence.phrases.clock_times import (
     evenly_spread,
     length_words,
     part_without_time,
+    read_date_pattern,
+    read_time_pattern,
     read_times,
     read_window,
 )
-from timewright.core.recurrence.phrases.tokens import PhraseProblem
+from timewright.core.recurrence.phrases.tokens import WEEKDAY_NAMES, PhraseProblem, TwoReadings
 
 T = TypeVar("T")
 
 MONTH_LENGTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 UNIT_ORDER = ("day", "week", "month", "quarter", "year")
 
-_DAY_PARTS = (parts.Weekly, parts.Nth, parts.Nearest, parts.DateOfYear, parts.WeekdayAndDate)
+
+_ONE_HOUR = parts.Length(((Fraction(1), "hour"),))
+# Times of a night before this hour belong to the day after the evening.
+_NIGHT_ENDS_S = 6 * 3600
 
 
 class Plan(NamedTuple):
@@ -63,7 +69,8 @@ class Written:
 
     def __init__(self, given_parts: Sequence[Any]) -> None:
         self.parts = given_parts
-        self.days = [part for part in given_parts if isinstance(part, _DAY_PARTS)]
+        self.days = [part for part in given_parts if isinstance(part, parts.DAY_PARTS)]
+        self.adverbs = [part for part in given_parts if isinstance(part, parts.PhrasePeriod) and part.adverb]
         self.periods = [part.length for part in given_parts if isinstance(part, parts.PhrasePeriod)]
         self.times = self.one(parts.Times, "times of day")
         self.window = self.one(parts.HoursBetween, "windows of the day")
@@ -83,12 +90,19 @@ class Written:
 
     def refuse_time_of_day(self) -> None:
         """Refuse a time of day beside an interval."""
-        if self.times is not None or self.part is not None:
-            raise PhraseProblem(
-                "has an interval and a time of day",
-                rule="an interval may have a window of two times, not one time of day",
-                fix="the interval with a window (between 08:00 and 18:00), or days with a time",
-            )
+        if self.times is None and self.part is None:
+            return
+        clocks = self.times.clocks if self.times is not None else ()
+        alone = not self.days and self.months is None
+        hourly = alone and (self.counted == parts.Counted(1, "hour") or self.periods == [_ONE_HOUR])
+        minutes = [f":{clock.hour:02}" for clock in clocks if hourly and clock.bare and clock.hour < 60]
+        raise PhraseProblem(
+            "has an interval and a time of day",
+            rule="an interval may have a window of two times, not one time of day",
+            fix=f"minutes of each hour: every hour at {' and '.join(minutes)}"
+            if minutes and len(minutes) == len(clocks)
+            else "the interval with a window (between 08:00 and 18:00), or days with a time",
+        )
 
 
 def with_times(plan: Plan, written: Written) -> Plan:
@@ -117,7 +131,23 @@ def with_times(plan: Plan, written: Written) -> Plan:
         times = _counted_times(counted, times, plan)
     if part and not times and (part != "night" or plan.has_days):
         raise part_without_time(part)
+    if part == "night" and times and times[0] < _NIGHT_ENDS_S:
+        _refuse_night_of(plan.weekdays, times[0])
     return plan._replace(times=times or (0,))
+
+
+def _refuse_night_of(weekdays: Sequence[int], second: int) -> None:
+    """Refuse `saturday night at 2`, which can be 02:00 of Saturday or of Sunday."""
+    if weekdays and len(weekdays) < 7:
+        first, second_day = (
+            " and ".join(WEEKDAY_NAMES[(day + step) % 7] for day in weekdays) for step in (0, 1)
+        )
+        clock = f"{second // 3600:02}:{second // 60 % 60:02}"
+        raise TwoReadings(
+            "the night before the day, or the night after it",
+            f"{first} at {clock}",
+            f"{second_day} at {clock}",
+        )
 
 
 def _on_business_days(plan: Plan) -> Plan:
@@ -148,11 +178,11 @@ def _with_steps(
             fix="leave out one of them",
         )
     if window is None and DAY_S % step:
-        longer = next(size for size in range(step, DAY_S + 1) if DAY_S % size == 0)
+        longer = next(size for size in range(step, DAY_S + 1, 1 if step % 60 else 60) if DAY_S % size == 0)
         raise PhraseProblem(
-            f"has an interval of {timedelta(seconds=step)} that does not divide a day",
+            f"has an interval of {length_words(timedelta(seconds=step))} that does not divide a day",
             rule="on certain days an interval begins at 00:00, so it must divide 24 hours",
-            fix=f"every {length_words(timedelta(seconds=longer))}",
+            fix=f"every {length_words(timedelta(seconds=longer))} on the same days",
         )
     first, last = window or (0, DAY_S - 1)
     if first > last and (plan.has_days or plan.months or plan.except_weekdays):
@@ -192,6 +222,13 @@ def _counted_times(counted: parts.Counted, times: tuple[int, ...], plan: Plan) -
             )
         return times or tuple(range(0, DAY_S, DAY_S // counted.number))
     named = len(plan.weekdays) + len(plan.nth) + len(plan.month_days) + len(plan.dates) + len(plan.working)
+    found = max(named, 1) * max(len(times), 1)
+    if counted.number == 1 and found > 1:
+        raise PhraseProblem(
+            f"says once a {counted.unit}, but names {found} times",
+            rule="both numbers must agree",
+            fix=f"one day and one time, or the phrase without once a {counted.unit}",
+        )
     if counted.number != 1 and named * max(len(times), 1) != counted.number:
         raise PhraseProblem(
             f"does not say on which days, {counted.number} times a {counted.unit}",
@@ -201,3 +238,22 @@ def _counted_times(counted: parts.Counted, times: tuple[int, ...], plan: Plan) -
             ),
         )
     return times
+
+
+def read_pattern(text: str) -> list[Any]:
+    """Read a date or a time of systemd."""
+    if ":" not in text:
+        months, days = read_date_pattern(text)
+        found: list[Any] = [parts.Months(months)] if months else []
+        return [
+            *found,
+            parts.Nth(days) if days else parts.PhrasePeriod(parts.Length(((Fraction(1), "day"),))),
+        ]
+    hours, minutes = read_time_pattern(text)
+    if not hours and not minutes:
+        return [parts.Counted(1, "minute")]
+    if not hours:
+        return [parts.PastHour(minutes)]
+    return [
+        parts.Times(tuple(parts.ClockTime(hour, minute) for hour in hours for minute in minutes or range(60)))
+    ]

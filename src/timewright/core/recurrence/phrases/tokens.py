@@ -83,6 +83,14 @@ _PARTS = {
 _TIMES_OF_DAY = {"noon": 12 * 3600, "midday": 12 * 3600, "midnight": 0}
 
 
+_US_ZONES = {
+    "eastern": "America/New_York",
+    "central": "America/Chicago",
+    "mountain": "America/Denver",
+    "pacific": "America/Los_Angeles",
+}
+
+
 class Token(NamedTuple):
     """A piece of a phrase: its text, and its value for every kind of token that it can be."""
 
@@ -120,11 +128,23 @@ def _month_words() -> dict[str, int]:
     return words
 
 
+_TEENS = "eleventh twelfth thirteenth fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth"
+# Without `twenty-second`, which may also be a length.
+_ORDINAL_WORDS = {
+    **{word: number for number, word in enumerate((*ORDINALS, *_TEENS.split(), "twentieth"), 1)},
+    **{f"twenty{word}": 20 + number for number, word in enumerate(ORDINALS[:9], 1) if number != 2},
+    "thirtieth": 30,
+    "thirtyfirst": 31,
+}
+_FRACTION_SIGNS = str.maketrans({"½": " 1/2", "¼": " 1/4", "¾": " 3/4"})
+
+
 def _vocabulary() -> dict[str, dict[str, Any]]:
     tables: dict[str, Mapping[str, Any]] = {
         "NUMBER": _NUMBERS,
         "SPELLED": _NUMBERS,
-        "ORDINAL": {name: number for number, name in enumerate(ORDINALS, 1)},
+        "ORDINAL": _ORDINAL_WORDS,
+        "DATE_NUMBER": {word: number for word, number in _ORDINAL_WORDS.items() if word != "second"},
         "UNIT": {word: unit for unit, words in _UNITS.items() for word in words.split()},
         "WEEKDAY": _weekday_words(),
         "MONTH": _month_words(),
@@ -145,7 +165,7 @@ VOCABULARY = _vocabulary()
 
 _TOKEN = re.compile(
     r"""\s*(?:
-      (?P<INSTANT>[0-9]{4}-[0-9]{2}-[0-9]{2}(?:t[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?(?:z|[+-][0-9]{2}:?[0-9]{2})?
+      (?P<INSTANT>[0-9]{4}-[0-9]{2}-[0-9]{2}(?:t[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?(?:z|[+-][0-9]{2}:?[0-9]{2})?
         |\ [0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?\ ?(?:z(?![a-z])|[+-][0-9]{2}:?[0-9]{2}))(?![\w:]))
     | (?P<BASIC>[0-9]{8}t[0-9]{6}z?(?![\w:]))
     | (?P<DATE>[0-9]{4}(?:-[0-9]{1,2}-[0-9]{1,2}|/[0-9]{1,2}/[0-9]{1,2})(?![0-9/-]))
@@ -166,10 +186,11 @@ _TOKEN = re.compile(
         |hkt|sgt|ae[sd]t|ac[sd]t|nz[sd]t|ak[sd]t|sast)(?![a-z]))
     | (?P<OCLOCK>o['\u2019]?\s?clock(?![a-z]))
     | (?P<WORD>(?:twenty|thirty|forty|fifty)[\ -](?:one|two|three|four|five|six|seven|eight|nine)(?![a-z])
-        |(?:bi|semi)-[a-z]+|[a-z]+)
+        |(?:twenty[\ -](?:first|third|fourth|fifth|sixth|seventh|eighth|ninth)|thirty[\ -]first)(?![a-z])
+        |(?:bi|semi)-[a-z]+|[a-z]+(?![^\W\d_]))
     | (?P<RANGE>\.\.|[-\u2013\u2014])
     | (?P<SIGN>[,&/+@()])
-    | (?P<UNKNOWN>\S)
+    | (?P<UNKNOWN>[^\W\d_]+|\S)
     )\s*""",
     re.VERBOSE,
 )
@@ -180,7 +201,7 @@ _OFFSET = re.compile(r"([+-])([0-9]{2}):?([0-9]{2})")
 
 def split(text: str) -> list[Token]:
     """Split a phrase into tokens; a character that belongs to none becomes a token of no kind."""
-    written_text = _END.sub("", text.strip())
+    written_text = _END.sub("", text.translate(_FRACTION_SIGNS).strip())
     lowered = written_text.translate(_LOWER)
     tokens: list[Token] = []
     position = 0
@@ -217,6 +238,8 @@ def _token(kind: str, text: str) -> Token:
     kinds = {kind: _value(kind, text)}
     if kind == "ORDINAL":
         kinds["DATE_NUMBER"] = kinds[kind]
+    if kind == "SLASHED" and len(kinds[kind]) == 2 and 0 < kinds[kind][0] < kinds[kind][1]:
+        kinds["FRACTION"] = Fraction(*kinds[kind])
     if kind == "NUMBER" and len(text) == 4:
         kinds |= {"YEAR": int(text)} if "1970" <= text <= "2199" else {}
         kinds |= {"FOUR_DIGITS": (int(text[:2]), int(text[2:]))}
@@ -252,6 +275,8 @@ def find_zone(text: str) -> str:
 
 def find_zone_of_city(word: str) -> str:
     """Return the zone that is named after a city; "" if there is none."""
+    if word in _US_ZONES:
+        return _US_ZONES[word]
     found = [name for lowered, name in _zone_names().items() if lowered.endswith(f"/{word}")]
     return min(found, key=lambda name: (name.count("/"), name), default="")
 
@@ -275,9 +300,9 @@ def read_written_instant(text: str) -> tuple[datetime, timedelta | None]:
     seconds = whole if whole.count(":") == 2 else f"{whole}:00"
     try:
         moment = datetime.strptime(seconds, "%Y-%m-%d %H:%M:%S")  # noqa: DTZ007 - the zone is added by the caller
-    except ValueError as error:
+    except ValueError:
         raise PhraseProblem(
-            f"has a time that does not exist: {error}",
+            f"has a time that does not exist: {text.upper()}",
             rule="a day of the calendar, an hour 0 to 23, a minute and second 0 to 59",
             fix="2026-12-25T09:00:00Z",
         ) from None

@@ -51,7 +51,7 @@ class Rrule(ZonedTrigger, frozen=True, tag="rrule", dict=True):
                 field="dst",
                 value=str(self.dst)[:60],
                 rule=f"one of {', '.join(get_args(DstPolicy))}",
-                fix="vixie: once a day for every time of the day",
+                fix="dst: vixie, with which each time of day runs once a day",
             )
         if self.anchor is not None:
             as_instant(self.anchor, field="anchor")

@@ -8,7 +8,7 @@ from typing import Any
 from timewright.core.alerts.incidents import Incident
 from timewright.core.schedule.pauses import Pause
 from timewright.interfaces.cli.output.errors import EXIT_PENDING
-from timewright.interfaces.cli.output.rows import MIN_ID_WIDTH, ROWS, Row, format_instant, inline_data
+from timewright.interfaces.cli.output.rows import ROWS, Row, format_instant, inline_data
 from timewright.interfaces.cli.output.table import NBSP, Column, Screen, escape_control, table, wrap
 from timewright.interfaces.cli.output.times import clock_time, parse_instant_or_none
 from timewright.interfaces.cli.session import Session, inspect_store, store_path
@@ -30,6 +30,11 @@ def findings_page(answer: JsonObject, screen: Screen) -> list[str]:
         severity = f"{one['severity']:<6}".replace(" ", NBSP)
         lines += wrap(screen, f"{severity}{one['sentence']}{remedy}", hang=6)
     return lines or ["ok    nothing was found"]
+
+
+def overdue_page(answer: JsonObject, screen: Screen) -> list[str]:
+    """Return a line per overdue item, with its remedy."""
+    return findings_page({"findings": answer["late"]}, screen) if answer["late"] else ["nothing is overdue"]
 
 
 def exit_code_for(operation: str, answer: JsonObject) -> int:
@@ -76,14 +81,13 @@ def _incident(row: Row, screen: Screen) -> list[str]:
     if row["closed_at"]:
         state = "closed"
     elif row["acknowledged_at"]:
-        state = f"acknowledged by {row['acknowledged_by']}"
+        state = "acknowledged"
     elif row["snoozed_until"]:
         state = f"snoozed until {_time(row['snoozed_until'], screen)}"
     return [
         _time(row["since"], screen),
         state,
         row["sentence"],
-        with_program(row["remedy"]),
         row["id"],
     ]
 
@@ -114,8 +118,8 @@ ROWS |= {
             Column("SINCE"),
             Column("STATE"),
             Column("INCIDENT", 20),
-            Column("TRY", 12),
-            Column("ID", MIN_ID_WIDTH, is_id=True),
+            # Whole, because an incident has no other name to acknowledge it by.
+            Column("ID"),
         ),
         _incident,
     ),
@@ -171,4 +175,5 @@ def _summary(answer: JsonObject, screen: Screen) -> str:
     moment = parse_instant_or_none(answer["since"])
     since = f", since {format_instant(moment, screen)}" if moment is not None else ""
     cut = "; only the newest were checked" if answer["cut"] else ""
-    return f"{verdict}{unchecked}: {counts} of {answer['schedules']} schedules{since}{cut}"
+    schedules = f"{answer['schedules']} schedule{'' if answer['schedules'] == 1 else 's'}"
+    return f"{verdict}{unchecked}: {counts} of {schedules}{since}{cut}"

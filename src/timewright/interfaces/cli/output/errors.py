@@ -15,16 +15,20 @@ from typing import Any
 
 import click
 
-from timewright.errors import TimewrightError
+from timewright.errors import StoreUnavailable, TimewrightError
 from timewright.interfaces.cli.fields import OptionField, options_of, subject_of
 from timewright.interfaces.cli.output.table import escape_control
 from timewright.interfaces.program import with_program
 from timewright.operations import Operation, operations
 
 # Fields whose inner fields are options of their own: `trigger.every` is --every.
-_FLATTENED = ("trigger", "target", "retry")
+_FLATTENED = ("trigger", "target", "retry", "lease")
 _ALTERNATIVE = re.compile(r"(, or |; or )")
 _PAIR = re.compile(r"(\w+): (\S.*)")
+_OF_KINDS = re.compile(r" (?:is missing|has two kinds|names (?:no|[0-9]+) trigger)")
+# The fields in a suggested operation: `schedule update a with adaptive: true and overlap: queue`.
+_WITH_FIELD = re.compile(r" (?:with|and) (\w+): (\S+)")
+_UNDERSCORED = re.compile(r"(?<![\w'-])[a-z]+(?:_[a-z]+)+\b(?!['.])")
 
 EXIT_REFUSED, EXIT_USAGE, EXIT_PENDING, EXIT_INTERRUPTED = 1, 2, 3, 130
 
@@ -64,7 +68,7 @@ def print_error(error: BaseException, arguments: Sequence[str]) -> None:
     if "--debug" in arguments:
         traceback.print_exception(error)
     cause = error.__cause__ if isinstance(error, RefusedRequest) and error.__cause__ else error
-    problem = _problem(cause)
+    problem = _problem(cause, arguments)
     if _wants_json(arguments):
         text = json.dumps(problem, indent=2, default=str)
     elif isinstance(error, RefusedRequest):
@@ -74,13 +78,15 @@ def print_error(error: BaseException, arguments: Sequence[str]) -> None:
     click.echo(text, err=True)
 
 
-def _problem(error: BaseException) -> dict[str, Any]:
+def _problem(error: BaseException, arguments: Sequence[str]) -> dict[str, Any]:
     """Return an error as data: code, message, field, rule and fix."""
+    if isinstance(error, StoreUnavailable) and "cannot be reached" in error.message:
+        return {**error.problem(), "fix": "check the address (--store) and that the server runs"}
     if isinstance(error, TimewrightError):
         return error.problem()
     if isinstance(error, click.ClickException):
-        fix = error.suggestions if isinstance(error, UnknownCommand) else _help_for(error)
-        message = error.format_message().rstrip(".")
+        fix = error.suggestions if isinstance(error, UnknownCommand) else _help_for(error, arguments)
+        message = " ".join(error.format_message().split()).rstrip(".")
         return {"code": "usage", "message": message[:1].lower() + message[1:], "fix": fix}
     if isinstance(error, OSError):
         named = f": {error.filename}" if error.filename else ""
@@ -111,8 +117,24 @@ def _format_problem(problem: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _help_for(error: click.ClickException) -> str:
+# What was meant by a command with one word or option too many.
+_MEANT = (
+    (("pause", "NAME"), "timewright schedule pause NAME"),
+    (("resume", "NAME"), "timewright schedule resume NAME"),
+    (("export", "NAME"), "timewright export > NAME"),
+    (("schedule", "pause", "--all"), "timewright pause"),
+    (("schedule", "resume", "--all"), "timewright resume"),
+)
+
+
+def _help_for(error: click.ClickException, arguments: Sequence[str]) -> str:
+    if isinstance(error, click.NoSuchOption) and "--shell" in arguments and "--" not in arguments:
+        return "write the command last, behind --: --shell -- sh -c 'date | tee today'"
     ctx = getattr(error, "ctx", None)
+    for words, meant in _MEANT:
+        *head, last = arguments or [""]
+        if tuple(head) == words[:-1] and (last == words[-1] or (words[-1] == "NAME" and last[:1] != "-")):
+            return meant.replace("NAME", shlex.quote(last))
     return f"{ctx.command_path if ctx is not None else 'timewright'} --help"
 
 
@@ -162,6 +184,14 @@ def _spell_as_options(problem: dict[str, Any], operation: Operation[Any]) -> dic
     if path and message.startswith(f"{path} "):
         message = flag + message.removeprefix(path)
     spelled = {**problem, "message": message, "field": path if ": " in path else flag}
+    if path in ("trigger", "target") and _OF_KINDS.search(message):
+        # Each kind has its own option.
+        spelled["message"] = _name_kinds(message.replace(flag, f"the {path}", 1), options)
+        spelled["rule"] = _name_kinds(str(problem.get("rule") or ""), options)
+        spelled["field"] = ""
+    elif problem.get("rule"):
+        spelled["rule"] = _UNDERSCORED.sub(lambda found: _flag_of(found[0], options), str(problem["rule"]))
+        spelled["message"] = _UNDERSCORED.sub(lambda found: _flag_of(found[0], options), message)
     if problem.get("fix"):
         parts = _ALTERNATIVE.split(str(problem["fix"]))
         spelled["fix"] = "".join(
@@ -183,13 +213,32 @@ def _option_of(path: str, options: dict[str, OptionField]) -> OptionField | None
 def _spell_fix(text: str, option: OptionField | None, options: dict[str, OptionField]) -> str:
     """Return one suggestion: `every: 15m` as `--every 15m`, a value with its option, a command in full."""
     if any(text == one.name or text.startswith(f"{one.name} ") for one in operations):
-        return f"timewright {text}"
+        return f"timewright {_WITH_FIELD.sub(_as_option, text)}"
     pair = _PAIR.fullmatch(text)
     if pair and pair[1] in options:
         return _with_value(options[pair[1]], pair[2])
-    if option is not None and re.fullmatch(r"[\w./:@+-]+", text) and not text.startswith("-"):
+    is_request = option is not None and option.kind == "request" and re.fullmatch(r"[A-Z]+ \S+", text)
+    if option is not None and (is_request or re.fullmatch(r"[\w./:@+-]+", text)) and not text.startswith("-"):
         return _with_value(option, text)
-    return re.sub(r"\b\w+_\w+\b", lambda found: _flag_of(found[0], options), text)
+    if text.startswith("leave out "):
+        return _name_kinds(text, options)
+    return _UNDERSCORED.sub(lambda found: _flag_of(found[0], options), text)
+
+
+def _as_option(found: re.Match[str]) -> str:
+    flag = f" --{found[1].replace('_', '-')}"
+    return flag if found[2] == "true" else f"{flag} {found[2]}"
+
+
+def _name_kinds(text: str, options: dict[str, OptionField]) -> str:
+    """Return a text with the options of triggers and targets in place of their names."""
+    head, colon, names = text.rpartition(": ")
+    if not colon:
+        head, _, names = "", "", text
+    kinds = re.compile(
+        r"(?<![\w-])(?:every|cron|at|after|rrule|manual|call|http|shell|workflow|handoff|note)\b"
+    )
+    return f"{head}{colon}{kinds.sub(lambda found: _flag_of(found[0], options), names)}"
 
 
 def _flag_of(name: str, options: dict[str, OptionField]) -> str:
@@ -197,6 +246,8 @@ def _flag_of(name: str, options: dict[str, OptionField]) -> str:
 
 
 def _with_value(option: OptionField, value: str) -> str:
+    if option.kind == "command" and value.startswith("["):
+        return f"{option.flag} -- {shlex.join(json.loads(value))}"
     if option.kind in ("flag", "switch", "command"):
         return option.flag
     is_typed = option.kind == "request" or re.fullmatch(r"'[^']*'|[\w./:@+%,=-]+", value)

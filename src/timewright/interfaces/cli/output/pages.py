@@ -301,7 +301,7 @@ def run_line(answer: JsonObject, screen: Screen) -> list[str]:
     when = f"planned {short_time(planned, now=screen.now, zone=screen.zone)}"
     parts = [
         run["id"],
-        run["schedule"] or f"queue {run['queue']}",
+        run["schedule"] or run["workflow"] or f"queue {run['queue']}",
         state_with_mark(run),
         reason_of(run, screen),
         when,

@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin
 from msgspec import Struct
 from msgspec.structs import fields
 
-from timewright.interfaces.cli.output.doctor import findings_page, verification_page
+from timewright.interfaces.cli.output.doctor import findings_page, overdue_page, verification_page
 from timewright.interfaces.cli.output.follow import feed_page, logs_page, target_test_page
 from timewright.interfaces.cli.output.pages import (
     calendar_page,
@@ -115,7 +115,19 @@ def _times(moments: Sequence[str], screen: Screen) -> str:
 JsonObject = Mapping[str, Any]
 Renderer = Callable[[JsonObject, Screen], list[str]]
 
-NAME_FIELDS = ("name", "id", "run", "queue", "limit", "instance", "provider", "planned_at", "at", "schedule")
+NAME_FIELDS = (
+    "name",
+    "id",
+    "backfill",
+    "run",
+    "queue",
+    "limit",
+    "instance",
+    "provider",
+    "planned_at",
+    "at",
+    "schedule",
+)
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
 _RENDERERS: dict[type, Renderer] = {
     views.ScheduleDetail: schedule_line,
@@ -130,6 +142,7 @@ _RENDERERS: dict[type, Renderer] = {
     queries.ScheduleHealth: health_page,
     doctor.DoctorReport: findings_page,
     lint.LintReport: findings_page,
+    overdue.OverdueReport: overdue_page,
     logs.RunLogs: logs_page,
     ical_import.ScheduleFeed: feed_page,
     manual_runs.TargetTestResult: target_test_page,
@@ -141,12 +154,11 @@ _RENDERERS: dict[type, Renderer] = {
 }
 _EMPTY_TEXT: dict[type, str] = {
     approvals.ApprovalList: "nothing waits for a person",
-    overdue.OverdueReport: "nothing is overdue",
     leases.DrainResult: "no entries",
     runs.Trends: "no numbers in the results",
 }
 # Not shown: unreadable rows are printed as notes, and `behind` is for charts.
-_HIDDEN_FIELDS = ("unreadable", "behind")
+_HIDDEN_FIELDS = ("unreadable", "behind", "warnings")
 _READ_RENDERERS: dict[type, Renderer] = {views.ScheduleDetail: schedule_page, views.RunDetail: run_page}
 
 
@@ -183,6 +195,8 @@ def answer_notes(operation: Operation[Any], answer: JsonObject) -> Iterator[str]
         yield f"note: {row['name'] or row['id']} is unreadable ({row['id']}): {row['error']}"
     for warning in answer.get("detail", answer).get("warnings", ()):
         yield f"note: {warning}"
+    if operation.name == "channel test":
+        yield f"note: see whether it arrived: timewright run get {answer['run']}"
     if operation.name not in ("schedule create", "schedule put", "schedule update"):
         return
     target = answer.get("detail", answer)["schedule"]["target"]

@@ -172,7 +172,7 @@ def _schedule(row: Row, screen: Screen) -> list[str]:
 
 
 def _run(row: Row, screen: Screen) -> list[str]:
-    name = row["schedule"] or (f"queue {row['queue']}" if row["queue"] else "")
+    name = row["schedule"] or row["workflow"] or (f"queue {row['queue']}" if row["queue"] else "")
     return [
         _clock(row["planned_at"], screen),
         state_with_mark(row),
@@ -203,7 +203,7 @@ def _entry(row: Row, screen: Screen) -> list[str]:
 
 def _queue(row: Row, _screen: Screen) -> list[str]:
     counts = row["counts"]
-    ceiling = f"{row['in_flight']} of {row['max_concurrent']}"
+    ceiling = f"{row['in_flight']} of {row['max_running']}"
     return [row["queue"], *(str(counts.get(s, 0)) for s in ("ready", "held", "leased", "parked")), ceiling]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from timewright.core.moments import parse_instant
 from timewright.core.run.simulation import SimulatedSchedule, SimulationReport
-from timewright.interfaces.cli.output.table import Column, Screen, table
+from timewright.interfaces.cli.output.table import Column, Screen, table, wrap
 from timewright.interfaces.cli.output.times import format_duration, full_time
 
 MAX_SHOWN = 50
@@ -29,7 +29,7 @@ svg text{fill:#93a1b1}}
 
 def report_lines(report: SimulationReport, screen: Screen) -> list[str]:
     """Return the report as lines: a summary, the schedules, and the limits that made runs wait."""
-    lines = [_summary(report, screen.zone)]
+    lines = wrap(screen, _summary(report, screen.zone))
     columns = [
         Column("schedule"),
         Column("runs", align_right=True),

@@ -160,7 +160,10 @@ def _wrap_lines(text: str, width: int | None, *, indent: int, hang: int = 0) -> 
         if width is None or display_width(line) + indent <= width:
             lines.append(escape_control(line))
             continue
-        lines += _break_words(escape_control(line), max(width - indent - hang, 10))
+        text_part = line.lstrip(" ")
+        spaces = line[: len(line) - len(text_part)]
+        parts = _break_words(escape_control(text_part), max(width - indent - hang - len(spaces), 10))
+        lines += [spaces + part for part in parts]
     return lines
 
 

@@ -33,7 +33,9 @@ from timewright.interfaces.cli.session import Session, inspect_store, store_path
 from timewright.interfaces.cli.settings import SERVER_DEFAULTS
 from timewright.interfaces.python.stop_signal import StopSignal
 from timewright.operations import OperationContext, operations
+from timewright.operations.health.pauses import open_pauses, resume_words
 from timewright.ports import Store
+from timewright.ports.host_info import package_version
 from timewright.settings import Settings, is_loopback
 from timewright.wiring import (
     HOSTED_STORE_VARIABLE,
@@ -221,14 +223,15 @@ def run_instance(session: Session, *, role: Role, app: str | None, given: Mappin
     _save_declared(process.context, app, instance_id=instance.instance_id)
     if role == "up" and settings.planner != "off":
         process.enable_planner(settings)
-    age = "existing" if info.exists else "new"
-    about = f"{_display_store(session.store_url)} ({age}, durable)"
+    about = f"{_display_store(session.store_url)} ({'existing' if info.exists else 'new'}, durable)"
     zone = settings.zone or system_zone() or zone_name(local_zone(store.now()))
-    session.print_note(f"timewright {_version()} · {info.engine} · {about} · zone {zone}")
+    session.print_note(f"timewright {package_version()} · {info.engine} · {about} · zone {zone}")
     process.start()
     seconds = _startup_seconds(SystemClock().monotonic(), began)
     ready, *suggestions = _ready_message(session, process.context, hints=role == "up")
-    session.print_note(f"ready in {seconds:.1f} s — {ready}", *suggestions)
+    session.print_note(
+        f"ready in {seconds:.1f} s — {ready}", *suggestions, *_pause_notes(session, process.context)
+    )
     return process.run_until_stopped()
 
 
@@ -313,6 +316,11 @@ def _ready_message(session: Session, context: OperationContext, *, hints: bool) 
     return [f"{text}. Follow the runs in another terminal:", f"  {command}"] if hints else [text]
 
 
+def _pause_notes(session: Session, context: OperationContext) -> list[str]:
+    found = context.store.read(lambda tx: open_pauses(tx, context.namespace, now=context.now()))
+    return [f"note: {one.describe()} is paused: {session.command(resume_words(one))}" for one in found]
+
+
 def _functions(session: Session, settings: Settings, app: str | None) -> Any:
     """Return the registry with the functions of the app and of installed packages."""
     installed = settings.entry_points
@@ -374,12 +382,6 @@ def _display_store(url: str) -> str:
     if path is None:
         return redact_store_url(url)
     return str(path) if path.is_absolute() else f"./{path}"
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("timewright")
 
 
 def _startup_seconds(now: float, began: float) -> float:

@@ -16,7 +16,14 @@ from timewright.clocks import SystemClock
 from timewright.errors import Conflict, InvalidInput, NotAllowed
 from timewright.interfaces.cli.commands import Option, global_options, process_command
 from timewright.interfaces.cli.data_input import MAX_FILE_BYTES, read_text
-from timewright.interfaces.cli.output.table import Column, current_screen, progress_bar, table
+from timewright.interfaces.cli.output.table import (
+    MIN_TABLE_WIDTH,
+    Column,
+    current_screen,
+    progress_bar,
+    table,
+    wrap,
+)
 from timewright.interfaces.cli.output.times import local_zone, zone_name
 from timewright.interfaces.cli.session import Session, serialize, store_path
 from timewright.interfaces.program import program
@@ -102,7 +109,9 @@ def _import(session: Session, /, source: str, files: tuple[str, ...], out: str |
     now = SystemClock().now()
     texts = {name: read_text(name, "file", max_bytes=MAX_FILE_BYTES) for name in files}
     options = ImportOptions(
-        zone=values["zone"] or zone_name(local_zone(now)), repository=values["repository"]
+        zone=values["zone"] or zone_name(local_zone(now)),
+        is_zone_given=bool(values["zone"]),
+        repository=values["repository"],
     )
     found = import_files(source, texts, options, now=now)
     definitions = [
@@ -111,7 +120,9 @@ def _import(session: Session, /, source: str, files: tuple[str, ...], out: str |
     ]
     comment = f"Imported from {source}: {', '.join(files)}"
     text = write_definitions(definitions, comment=comment)
-    if out is not None:
+    if not definitions:
+        out = None
+    elif out is not None:
         Path(out).write_text(text, encoding="utf-8")
     counts = {status: sum(one.status == status for one in found.fields) for status in _STATUSES}
     if session.output != "table":
@@ -119,7 +130,7 @@ def _import(session: Session, /, source: str, files: tuple[str, ...], out: str |
         answer = {"file": out, "definitions": text, "schedules": len(definitions), **counts, "fields": rows}
         session.print([serialize(answer, session.output)])
         return
-    if out is None:
+    if definitions and out is None:
         session.print([text.rstrip()])
     report = [one for one in found.fields if not values["lost"] or one.status == "lost"]
     lines = _report_lines(sorted(report, key=lambda one: _STATUSES.index(one.status)))
@@ -128,6 +139,9 @@ def _import(session: Session, /, source: str, files: tuple[str, ...], out: str |
     if out is not None:
         session.print(lines)
         session.print_note(f"next: timewright plan {out}")
+    elif not definitions:
+        session.print([*lines, "no schedule could be imported; no file is written"])
+        click.get_current_context().exit(1)
     else:
         for line in lines:
             session.print_note(line)
@@ -145,15 +159,16 @@ def _row(report: Any) -> dict[str, str]:
 
 
 def _report_lines(reports: Sequence[Any]) -> list[str]:
-    columns = [
-        Column("status"),
-        Column("schedule", 8),
-        Column("field", 8),
-        Column("value", 8),
-        Column("how or why", 20),
-    ]
-    rows = [(str(one.status), one.entry, one.field, one.value, one.note) for one in reports]
-    return table(current_screen(SystemClock().now()), columns, rows)
+    """Return one row per field; on a terminal the reason stands below it, so that it is never cut."""
+    columns = [Column("status"), Column("schedule", 8), Column("field", 8), Column("value", 8)]
+    rows = [(str(one.status), one.entry, one.field, one.value) for one in reports]
+    screen = current_screen(SystemClock().now())
+    if screen.width is None or screen.width < MIN_TABLE_WIDTH:
+        noted = [(*row, one.note) for row, one in zip(rows, reports, strict=True)]
+        return table(screen, [*columns, Column("how or why")], noted)
+    head, *lines = table(screen, columns, rows)
+    notes = (wrap(screen, f"    {one.note}", hang=0) if one.note else [] for one in reports)
+    return [head, *(part for line, note in zip(lines, notes, strict=True) for part in (line, *note))]
 
 
 UNIT = """\

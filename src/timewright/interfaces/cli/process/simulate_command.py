@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,7 @@ def simulate(_: click.Group) -> click.Command:
 @click.pass_obj
 def _simulate(session: Session, /, files: tuple[str, ...], **values: Any) -> None:
     from timewright.core.run.simulation import WorkModel
-    from timewright.wiring.what_if import WhatIf, measured_durations, merge_outages, what_if
+    from timewright.wiring.what_if import WhatIf, fleet_names, measured_durations, merge_outages, what_if
 
     now = SystemClock().now()
     zone = local_zone(now)
@@ -91,6 +92,9 @@ def _simulate(session: Session, /, files: tuple[str, ...], **values: Any) -> Non
     with _source(session, is_needed=not files) as store:
         present = now if store is None else store.now()
         since = present if values["since"] is None else _instant(values["since"], now=present, zone=zone)
+        names = fleet_names(store, namespace=session.namespace, add=added)
+        _check_names("without", values["without"], names)
+        _check_names("duration", given, names)
         samples: dict[str, tuple[timedelta, ...]] = {name: (one,) for name, one in given.items()}
         if store is not None:
             samples = measured_durations(store, namespace=session.namespace, given=given)
@@ -209,6 +213,16 @@ def _source(session: Session, *, is_needed: bool) -> Iterator[Store | None]:
         yield store
     finally:
         store.close()
+
+
+def _check_names(option: str, given: Iterable[str], names: Collection[str]) -> None:
+    """Raise if an option names a schedule that is not simulated: a misspelt name would change nothing."""
+    for name in given:
+        if name not in names:
+            near = get_close_matches(name[:255], names, n=1, cutoff=0.5)
+            fix = f"did you mean {near[0]}?" if near else f"one of {', '.join(sorted(names)[:5])}"
+            rule = "a schedule of the simulated fleet"
+            raise input_error(option, name, "is not simulated", rule=rule, fix=fix)
 
 
 def _definitions(name: str) -> Sequence[Definition]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,7 @@ def move(_: click.Group) -> click.Command:
             moved = copier.move(url, to, wait=as_duration(wait, field="wait"))
         lines = [
             f"{moved.rows:,} rows moved to {new} and verified; it is resumed",
-            f"{old} is paused and refuses writes; start your workers with --store {new}",
+            f"{old} is paused and refuses writes; start your workers with --store {shlex.quote(new)}",
         ]
         session.print_data({"store": old, "to": new, "rows": moved.rows}, lines)
 

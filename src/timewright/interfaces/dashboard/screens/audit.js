@@ -1,21 +1,14 @@
 // The audit log: who changed what and why, with the fields that differ.
 
-import { get, query } from "../api.js";
-import { h } from "../dom.js";
-import { refresh } from "../main.js";
-import { searchBar, SCHEDULE_NAMES } from "../search_bar.js";
-import {
-  commandBlock,
-  diff,
-  emptyState,
-  jsonBlock,
-  link,
-  pager,
-  panel,
-  routeTo,
-  table,
-  time,
-} from "../widgets.js";
+import { refresh } from "../app/refresh.js";
+import { get, query } from "../base/api.js";
+import { h } from "../base/dom.js";
+import { commandBlock } from "../components/commands.js";
+import { diff } from "../components/diff.js";
+import { emptyState, jsonBlock, pager, panel } from "../components/layout.js";
+import { SCHEDULE_NAMES, searchBar } from "../components/search_bar.js";
+import { table } from "../components/table.js";
+import { link, routeTo, time } from "../components/texts.js";
 
 const QUALIFIERS = {
   actor: { hint: "actor name" },

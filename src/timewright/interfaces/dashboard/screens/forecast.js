@@ -1,11 +1,14 @@
 // The forecast load per hour, the schedules behind each peak, and commands that spread them.
 
-import { get } from "../api.js";
-import { heatmap } from "../charts.js";
-import { h } from "../dom.js";
-import { searchBar } from "../search_bar.js";
-import { day, minute, formatDuration } from "../times.js";
-import { commandBlock, commandOptions, link, panel, routeTo, shellQuote, table } from "../widgets.js";
+import { get } from "../base/api.js";
+import { h } from "../base/dom.js";
+import { day, durationText, formatDuration, minute } from "../base/times.js";
+import { heatmap } from "../charts/heatmap.js";
+import { commandBlock, commandOptions } from "../components/commands.js";
+import { panel } from "../components/layout.js";
+import { searchBar } from "../components/search_bar.js";
+import { table } from "../components/table.js";
+import { link, routeTo } from "../components/texts.js";
 
 const QUALIFIERS = {
   group: { hint: "group name" },
@@ -32,6 +35,15 @@ export default {
       const cell = event.target.closest("[data-hour]");
       if (cell) selectHour(data, cell.dataset.hour);
     };
+    // The arrow keys move by hours and days while the heat map has the focus.
+    const move = (event) => {
+      const hours = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -24, ArrowDown: 24 }[event.key];
+      if (!hours || !busy) return;
+      event.preventDefault();
+      const at = data.hours.findIndex((hour) => hour.at === (selectedHour || busy.at));
+      const next = data.hours[at + hours];
+      if (next) selectHour(data, next.at);
+    };
     return h(
       "div",
       { class: "screen" },
@@ -53,7 +65,7 @@ export default {
       ),
       h(
         "div",
-        { onmouseover: hover, onfocusin: hover },
+        { onmouseover: hover, onkeydown: move },
         panel(
           "Starts per hour",
           h(
@@ -66,7 +78,7 @@ export default {
               hourDetails(data.hours.find((hour) => hour.at === selectedHour) || busy),
             ),
           ),
-          { note: "hover over an hour for its schedules" },
+          { note: "point at an hour, or use the arrow keys, for its schedules" },
         ),
       ),
       data.herds.length
@@ -92,13 +104,15 @@ function selectHour(data, at) {
   const holder = document.getElementById("hour");
   const hour = data.hours.find((one) => one.at === at);
   if (holder && hour) holder.replaceChildren(...hourDetails(hour));
+  for (const cell of document.querySelectorAll(".heat.chosen")) cell.classList.remove("chosen");
+  document.querySelector(`.heat[data-hour="${at}"]`)?.classList.add("chosen");
 }
 
 function hourDetails(hour) {
   if (!hour) return [];
   return [
     h("strong", null, `${day(hour.at)} ${minute(hour.at)}`),
-    h("span", null, ` ${hour.starts} starts, ${formatDuration(hour.seconds) || "0 s"} of work: `),
+    h("span", null, ` ${number(hour.starts)} starts, ${formatDuration(hour.seconds) || "0 s"} of work: `),
     h(
       "span",
       { class: "names inline" },
@@ -107,7 +121,7 @@ function hourDetails(hour) {
           "span",
           null,
           link(routeTo("schedules", one.schedule), one.schedule),
-          h("span", { class: "mute" }, ` × ${one.starts}`),
+          h("span", { class: "mute" }, ` × ${number(one.starts)}`),
         ),
       ),
     ),
@@ -119,7 +133,8 @@ function herdTable(data) {
     "Simultaneous starts",
     [
       { name: "Minute", kind: "tight" },
-      { name: "Count", kind: "tight" },
+      { name: "Starts", kind: "tight" },
+      { name: "With the fix", kind: "tight" },
       { name: "Schedules" },
       { name: "Fix" },
     ],
@@ -127,12 +142,8 @@ function herdTable(data) {
       key: herd.at,
       cells: [
         `${day(herd.at)} ${minute(herd.at)}`,
-        h(
-          "span",
-          null,
-          `${herd.schedules.length}${herd.more ? "+" : ""}`,
-          h("span", { class: "mute" }, ` → ${herd.after}`),
-        ),
+        `${herd.schedules.length}${herd.more ? "+" : ""}`,
+        String(herd.after),
         h(
           "span",
           { class: "names" },
@@ -141,7 +152,7 @@ function herdTable(data) {
         h(
           "details",
           null,
-          h("summary", null, `spread over up to ${herd.spread}`),
+          h("summary", null, `spread over up to ${durationText(herd.spread)}`),
           herd.commands.map((command) => commandBlock(command)),
         ),
       ],

@@ -1,23 +1,15 @@
 // Incidents: open ones first, then the history; channels and thresholds.
 
-import { get, can, post, remove } from "../api.js";
-import { h } from "../dom.js";
-import { refresh } from "../main.js";
-import {
-  tryAction,
-  button,
-  confirmDialog,
-  definitionList,
-  emptyState,
-  fixHint,
-  link,
-  panel,
-  routeTo,
-  shellQuote,
-  statusBadge,
-  table,
-  time,
-} from "../widgets.js";
+import { refresh } from "../app/refresh.js";
+import { can, get, post, remove } from "../base/api.js";
+import { h } from "../base/dom.js";
+import { secondsUntil } from "../base/times.js";
+import { fixHint, shellQuote } from "../components/commands.js";
+import { confirmDialog } from "../components/dialog.js";
+import { button, definitionList, emptyState, panel, statusBadge, worstFirst } from "../components/layout.js";
+import { tryAction } from "../components/messages.js";
+import { table } from "../components/table.js";
+import { link, linkedText, routeTo, time } from "../components/texts.js";
 
 const orNull = (promise) => promise.catch(() => null);
 
@@ -33,7 +25,7 @@ export default {
     return { incidents: incidents.incidents, channels, alerts };
   },
   view({ incidents, channels, alerts }) {
-    const open = incidents.filter((one) => !one.closed_at);
+    const open = incidents.filter((one) => !one.closed_at).sort(worstFirst);
     const closed = incidents.filter((one) => one.closed_at);
     return h(
       "div",
@@ -45,7 +37,7 @@ export default {
             table(
               "Closed incidents",
               [
-                { name: "Incident", kind: "main" },
+                { name: "Incident", kind: "main full" },
                 { name: "Opened", kind: "tight" },
                 { name: "Closed", kind: "tight" },
                 { name: "Ended by" },
@@ -53,10 +45,10 @@ export default {
               closed.map((one) => ({
                 key: one.id,
                 cells: [
-                  one.sentence,
+                  linkedText(one.sentence),
                   time(one.opened_at, undefined, "away"),
                   time(one.closed_at, undefined, "away"),
-                  one.ended_by,
+                  h("span", null, linkedText(one.ended_by)),
                 ],
               })),
             ),
@@ -80,7 +72,7 @@ export default {
             definitionList(
               Object.entries(alerts.in_force).map(([name, value]) => [
                 name.replaceAll("_", " "),
-                String(value),
+                linkedText(String(value)),
               ]),
             ),
             {
@@ -98,7 +90,7 @@ function openTable(rows) {
     "Open incidents",
     [
       { name: "Severity", kind: "tight" },
-      { name: "Incident", kind: "main" },
+      { name: "Incident", kind: "main full" },
       { name: "Since", kind: "tight" },
       { name: "", label: "Actions", kind: "tight" },
     ],
@@ -109,7 +101,7 @@ function openTable(rows) {
         h(
           "div",
           null,
-          one.schedule ? link(routeTo("schedules", one.schedule), one.sentence) : one.sentence,
+          one.schedule ? link(routeTo("schedules", one.schedule), one.sentence) : linkedText(one.sentence),
           one.error ? h("div", { class: "mute" }, one.error) : null,
           one.run ? h("div", null, link(routeTo("runs", one.run), "show the run")) : null,
           fixHint(one.remedy),
@@ -122,13 +114,17 @@ function openTable(rows) {
                 "div",
                 null,
                 button("acknowledge", () => act(one, "acknowledge"), { kind: "quiet" }),
-                button("snooze", () => snooze(one), { kind: "quiet" }),
+                isSnoozed(one)
+                  ? h("span", { class: "mute" }, "snoozed until ", time(one.snoozed_until))
+                  : button("snooze", () => snooze(one), { kind: "quiet" }),
               )
             : null,
       ],
     })),
   );
 }
+
+const isSnoozed = (one) => one.snoozed_until && secondsUntil(one.snoozed_until) > 0;
 
 function channelTable(rows) {
   return table(

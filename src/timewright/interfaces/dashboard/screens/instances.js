@@ -1,11 +1,14 @@
 // All instances: health, admission role, leases and clock offset.
 
-import { get } from "../api.js";
-import { gauge } from "../charts.js";
-import { h } from "../dom.js";
-import { badge } from "../states.js";
-import { parseDuration, formatDuration } from "../times.js";
-import { emptyState, link, panel, routeTo, fixHint, table, time } from "../widgets.js";
+import { get } from "../base/api.js";
+import { h } from "../base/dom.js";
+import { badge } from "../base/states.js";
+import { formatDuration, parseDuration } from "../base/times.js";
+import { gauge } from "../charts/gauge.js";
+import { fixHint } from "../components/commands.js";
+import { emptyState, panel } from "../components/layout.js";
+import { table } from "../components/table.js";
+import { link, linkedText, routeTo, time } from "../components/texts.js";
 
 export default {
   title: () => "Instances",
@@ -70,7 +73,7 @@ export default {
                 { name: "Status", kind: "tight" },
                 { name: "Host", kind: "main" },
                 { name: "Uptime", kind: "tight" },
-                { name: "Admits" },
+                { name: "Admits", kind: "tight" },
                 { name: "In progress" },
                 { name: "Leases" },
                 { name: "Clock", kind: "tight" },
@@ -125,7 +128,7 @@ function warnings({ instances, findings }) {
         "div",
         { class: "failure", role: "alert" },
         findingsShown.map((one) =>
-          h("div", { key: one.kind }, h("strong", null, one.sentence), fixHint(one.remedy)),
+          h("div", { key: one.kind }, h("strong", null, linkedText(one.sentence)), fixHint(one.remedy)),
         ),
       )
     : null;

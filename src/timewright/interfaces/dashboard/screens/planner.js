@@ -1,9 +1,11 @@
 // Analyses of the planner with their proposals and cost, and the active hints.
 
-import { get } from "../api.js";
-import { h } from "../dom.js";
-import { durationText } from "../times.js";
-import { emptyState, definitionList, link, pager, panel, routeTo, table, time } from "../widgets.js";
+import { get } from "../base/api.js";
+import { h } from "../base/dom.js";
+import { durationText } from "../base/times.js";
+import { definitionList, emptyState, pager, panel } from "../components/layout.js";
+import { table } from "../components/table.js";
+import { link, routeTo, time } from "../components/texts.js";
 
 const HINT = "timewright hint interval NAME --interval 1m --ttl 1h --reason 'a release'";
 // Schedules whose next occurrence was decided by a hint; at most 20.
@@ -44,7 +46,7 @@ export default {
             hint.interval ? `every ${durationText(hint.interval)}` : kind.replace("_", " "),
             h("span", null, hint.reason, hint.actor ? h("span", { class: "mute" }, ` by ${hint.actor}`) : ""),
             time(hint.expires_at || hint.until, undefined, "away"),
-            time(answer.next_at, undefined, "away"),
+            time(answer.next_at, undefined, "due"),
             time(answer.without_hints, undefined, "away"),
           ],
         })),
@@ -96,11 +98,12 @@ export default {
   },
 };
 
+const proposalCount = (count) => `${count || "no"} ${count === 1 ? "proposal" : "proposals"}`;
 const analysisDetails = (one) =>
   h(
     "details",
     null,
-    h("summary", null, one.proposals.length ? `${one.proposals.length} proposals` : "no proposals"),
+    h("summary", null, proposalCount(one.proposals.length)),
     one.proposals.length
       ? h(
           "ul",

@@ -1,27 +1,26 @@
 // Health checks, keys, limits, calendars, namespaces and reminders that the caller may see.
 
-import { perform } from "../actions.js";
-import { get, can, currentUser, post } from "../api.js";
-import { h } from "../dom.js";
-import { refresh, signOut } from "../main.js";
+import { refresh } from "../app/refresh.js";
+import { signOut } from "../app/sign_in.js";
+import { can, currentUser, get, post } from "../base/api.js";
+import { h } from "../base/dom.js";
+import { perform } from "../components/actions.js";
+import { copyBlock, fixHint, shellQuote } from "../components/commands.js";
+import { confirmDialog } from "../components/dialog.js";
 import {
-  tryAction,
   button,
-  confirmDialog,
-  emptyState,
   definitionList,
+  emptyState,
   jsonBlock,
   panel,
-  linkedText,
-  shellQuote,
-  fixHint,
-  table,
-  time,
   statusBadge,
-} from "../widgets.js";
+  worstFirst,
+} from "../components/layout.js";
+import { tryAction } from "../components/messages.js";
+import { table } from "../components/table.js";
+import { linkedText, time } from "../components/texts.js";
 
 const orNull = (work) => work.catch(() => null);
-const RANK = { fail: 0, warn: 1, ok: 2 };
 
 export default {
   title: () => "Settings",
@@ -143,15 +142,17 @@ function summary(doctor) {
 
 // Findings that need attention come first.
 function checks(doctor) {
-  const rows = doctor.findings
-    .map((one, n) => [one, n])
-    .sort(([a, n], [b, m]) => RANK[a.severity] - RANK[b.severity] || n - m);
+  const rows = [...doctor.findings].sort(worstFirst);
   return table(
     "Checks",
     [{ name: "Status", kind: "tight" }, { name: "Check", kind: "tight" }, { name: "Finding" }],
-    rows.map(([one, n]) => ({
+    rows.map((one, n) => ({
       key: one.kind + n,
-      cells: [statusBadge(one.severity), one.kind, h("div", null, one.sentence, fixHint(one.remedy))],
+      cells: [
+        statusBadge(one.severity),
+        one.kind,
+        h("div", null, linkedText(one.sentence), fixHint(one.remedy)),
+      ],
     })),
   );
 }
@@ -188,13 +189,14 @@ function keyTable(keys) {
   );
 }
 
+const ROLES = ["viewer", "operator", "editor", "admin"].map((role) => [role, role]);
 async function newKey() {
   const answer = await confirmDialog({
     title: "New key",
     act: "create",
     fields: [
       { name: "key", label: "Name", required: true },
-      { name: "role", label: "Role: viewer, operator, editor or admin", value: "viewer" },
+      { name: "role", label: "Role", value: "viewer", options: ROLES },
     ],
     command: (v) => `timewright key create ${shellQuote(v.key || "NAME")} --role ${shellQuote(v.role)}`,
   });
@@ -205,7 +207,7 @@ async function newKey() {
       title: "Your new key",
       text: "Copy it now. It is shown only once.",
       act: "done",
-      command: () => made.token,
+      body: copyBlock(made.token),
     });
     refresh();
   }

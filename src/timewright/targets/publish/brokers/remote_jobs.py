@@ -184,11 +184,12 @@ def build_job(message: BrokerMessage) -> dict[str, Any]:
                 for name, value in message.headers.items()
             },
         },
-        "spec": dict(options.spec) or _spec(message, options),
+        "spec": dict(options.spec) or _job_spec(message, options),
     }
 
 
-def _spec(message: BrokerMessage, options: KubernetesOptions) -> dict[str, Any]:
+def _job_spec(message: BrokerMessage, options: KubernetesOptions) -> dict[str, Any]:
+    """The spec of the Kubernetes Job that does the work of a message."""
     run_variables = {name.upper().replace("-", "_"): value for name, value in message.headers.items()}
     environment = {**options.env, **run_variables, "TIMEWRIGHT_PAYLOAD": message.body.decode()}
     container: dict[str, Any] = {

@@ -1,0 +1,100 @@
+"""Queries for what is recorded about runs: attempts, output, progress, artifacts, external ids, charges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import astuple
+
+from timewright.core.budgets.budgets import Charge
+from timewright.core.moments import from_micros, to_micros
+from timewright.core.run.run import Artifact, Attempt
+from timewright.ports import ExternalId
+from timewright.ports.attempt_output import AttemptOutput, OutputExcerpt, RunProgress
+from timewright.ports.runs import RowOfRun
+from timewright.stores.queries.base import SqlQueries
+from timewright.stores.queries.budgets import read_charge
+from timewright.stores.rows import Row, read_attempt, storable_text
+
+
+class SqlRunRowQueries(SqlQueries):
+    """What is recorded about runs, one statement for each kind of row."""
+
+    def put_run_rows(self, rows: Sequence[AttemptOutput | RunProgress | Artifact | ExternalId]) -> None:
+        """Write what attempts report and leave behind; the rows are of one kind."""
+        if rows:
+            statement, encode = _WRITES[type(rows[0])]
+            self._execute_many(statement, [encode(row) for row in rows])
+
+    def get_run_rows(self, kind: type[RowOfRun], run_ids: Iterable[str]) -> dict[str, tuple[RowOfRun, ...]]:
+        """Return what is recorded about runs, by run, oldest first; a run without such rows is left out."""
+        statement, decode = _READS[kind]
+        found: dict[str, list[RowOfRun]] = {}
+        for row in self._query(statement, {"ids": list(run_ids)}):
+            found.setdefault(row[0], []).append(decode(row))
+        return {run_id: tuple(rows) for run_id, rows in found.items()}
+
+    def delete_attempt_output(self, attempts: Sequence[tuple[str, int]]) -> None:
+        """Delete the output of attempts by run and fence; the ended attempt keeps it."""
+        if attempts:
+            self._execute_many("delete_attempt_output", list(attempts))
+
+
+def _decode_artifact(row: Row) -> Artifact:
+    run_id, fence, name, size, digest, media_type = row
+    return Artifact(run=run_id, fence=fence, name=name, size=size, digest=digest, type=media_type)
+
+
+def _output_row(output: AttemptOutput) -> Row:
+    excerpt = output.excerpt
+    return (
+        output.run_id,
+        output.fence,
+        output.number,
+        to_micros(output.at),
+        excerpt.size,
+        excerpt.tail_offset,
+        storable_text(excerpt.text),
+    )
+
+
+def _progress_row(one: RunProgress) -> Row:
+    checkpoint = "" if one.checkpoint is None else msgspec.json.encode(one.checkpoint).decode()
+    return (one.run_id, one.fence, to_micros(one.at), one.fraction, storable_text(one.note), checkpoint)
+
+
+def _decode_progress(row: Row) -> RunProgress:
+    checkpoint = msgspec.json.decode(row[5]) if row[5] else None
+    return RunProgress(
+        run_id=row[0],
+        fence=row[1],
+        at=from_micros(row[2]),
+        fraction=row[3],
+        note=row[4],
+        checkpoint=checkpoint,
+    )
+
+
+def _decode_output(row: Row) -> AttemptOutput:
+    excerpt = OutputExcerpt(size=row[4], tail_offset=row[5], text=row[6])
+    return AttemptOutput(run_id=row[0], fence=row[1], number=row[2], at=from_micros(row[3]), excerpt=excerpt)
+
+
+_WRITES: dict[Any, tuple[str, Callable[[Any], Row]]] = {
+    AttemptOutput: ("put_attempt_output", _output_row),
+    RunProgress: ("put_run_progress", _progress_row),
+    Artifact: ("add_artifacts", astuple),
+    ExternalId: ("put_external_ids", lambda row: (row.run_id, row.fence, storable_text(row.external_id))),
+}
+
+# The first column is the run.
+_READS: dict[Any, tuple[str, Callable[[Row], Any]]] = {
+    Attempt: ("get_attempts", read_attempt),
+    AttemptOutput: ("get_attempt_output", _decode_output),
+    RunProgress: ("get_run_progress", _decode_progress),
+    Artifact: ("artifacts_of_runs", _decode_artifact),
+    ExternalId: ("external_ids_of_runs", lambda row: ExternalId(*row)),
+    Charge: ("get_charges", read_charge),
+}
