@@ -36,8 +36,12 @@ class FilePoller:
         self._over = threading.Event()
 
     def changes(self) -> Iterator[None]:
-        """Yield after another connection has written, until closed."""
+        """Yield at the start and after another connection has written, until closed.
+
+        The first one covers what was written after the caller last read the store and before the first poll.
+        """
         last = self._version()
+        yield
         while not self._over.wait(self._every):
             version = self._version()
             if version is not None and version != last:

@@ -88,10 +88,29 @@ def test_a_write_by_the_command_line_ends_a_sleep(place: str) -> None:
 # SQLite.
 
 
+def test_a_write_before_the_first_poll_ends_a_sleep(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    written, changes = threading.Event(), FilePoller.changes
+
+    def changes_after_the_write(listener: FilePoller) -> Iterator[None]:
+        written.wait(TIMEOUT_S)
+        yield from changes(listener)
+
+    monkeypatch.setattr(FilePoller, "changes", changes_after_the_write)
+    with Scheduler(file) as app:
+        wait_until(lambda: app.instance.loop.sleep_plan.sleeps_until.year < 9999, "the rest to begin")
+        other = Scheduler(file)
+        other.schedules.create(name="soon", every="1s", note="now")
+        written.set()
+        wait_until(lambda: other.runs.list(state="succeeded").runs, "the rest to end", seconds=45)
+        other.stop()
+
+
 def test_a_file_poller_reports_each_change_once() -> None:
     versions = [1, 1, None, 2, 2, None, 3]
     listener = FilePoller(lambda: versions.pop(0), interval_s=0)
     calls = listener.changes()
+    next(calls)
+    assert versions == [1, None, 2, 2, None, 3], "what came before the first poll may have been missed"
     next(calls)
     assert versions == [2, None, 3]
     next(calls)
