@@ -29,6 +29,12 @@ MAX_PLAIN_CHARS = 4_000
 # Fields that only Timewright writes.
 SYSTEM_FIELDS = frozenset({"id", "namespace", "created_at", "created_by", "origin", "owner"})
 MAX_PLAIN_INT = 2**53
+# Words that callers use for the end and the start of a schedule, and that look like no field of it.
+_END, _START = "end_at, e.g. 2026-12-31T23:00Z", "start_at, e.g. 2026-12-01T08:00Z"
+GUESSED_FIELDS = {
+    **dict.fromkeys(("until", "expires", "expires_at", "stop_at", "end_date"), _END),
+    **dict.fromkeys(("not_before", "from", "begin", "begin_at", "start_date"), _START),
+}
 _SIMPLE_TYPES = (mi.IntType, mi.BoolType, mi.EnumType, mi.NoneType, mi.DictType, mi.AnyType)
 
 _NAME_FIELDS = frozenset(
@@ -141,6 +147,8 @@ def _check_known(key: Any, own: set[str], model: type[Struct]) -> None:
         written = SHORT_FIELDS if model is Schedule else ()
         known = {*own, *written, *model.__struct_encode_fields__} - SYSTEM_FIELDS
         meant = REPLACEMENTS.get(model, {}).get(snake_case(key), "")
+        if model is Schedule:
+            meant = meant or GUESSED_FIELDS.get(snake_case(key), "")
         raise unknown_field("", key, known, aliases=FIELD_ALIASES.get(model, {}), replacement=meant) from None
 
 

@@ -19,6 +19,8 @@ from timewright.operations.access.authentication import ROLES, Caller, context_f
 MIN_RIGHT = 18
 HEALTH = "GET https://example.com/health"
 
+NEWCOMER = Caller(actor="newcomer", origin="agent", scopes=ROLES["editor"])
+
 Answer = Mapping[str, Any]
 Request = tuple[str, str, dict[str, Any], Callable[[Answer], bool]]
 
@@ -164,8 +166,7 @@ async def ask(client: Client, tool: str, arguments: dict[str, Any]) -> tuple[boo
 
 
 def live(harness: OperationsHarness) -> list[tuple[str, str, dict[str, Any], bool, str]]:
-    caller = Caller(actor="newcomer", origin="agent", scopes=ROLES["editor"])
-    context = context_for(harness.context, caller)
+    context = context_for(harness.context, NEWCOMER)
 
     async def story() -> list[tuple[str, str, dict[str, Any], bool, str]]:
         told = []
@@ -188,3 +189,65 @@ def test_at_least_eighteen_of_twenty_requests_are_right_at_the_first_try(record_
     record_property("right", f"{len(told) - len(wrong)} of {len(told)}")
     assert len(told) == 20
     assert len(told) - len(wrong) >= MIN_RIGHT, wrong
+
+
+def shown_names(tool: Any) -> set[str]:
+    """The fields of a tool that its entry in `tools/list` names, in its schema or in its description."""
+    more = str(tool.description).partition("Also accepts: ")[2].partition(".")[0]
+    return {*tool.input_schema["properties"], *filter(None, more.split(", "))}
+
+
+def test_every_field_of_the_twenty_calls_is_named_in_the_tool_list() -> None:
+    context = context_for(sample_harness().context, NEWCOMER)
+
+    async def listed() -> dict[str, set[str]]:
+        async with Client(make_server(lambda _: context)) as client:
+            return {one.name: shown_names(one) for one in (await client.list_tools()).tools}
+
+    names = asyncio.run(listed())
+    assert [one for one in REQUESTS if not set(one[2]) <= names[one[1]]] == []
+    # Retries, ends and dependencies are asked for often, and have no room in the schema.
+    often = {"after", "max_attempts", "backoff", "time_limit", "end_at", "max_runs", "rrule", "tags"}
+    assert often <= names["schedule_create"]
+    assert often | {"at", "call"} <= names["schedule_update"]
+
+
+def test_fields_named_only_in_a_description_are_accepted() -> None:
+    context = context_for(sample_harness().context, NEWCOMER)
+    more: dict[str, Any] = {"max_attempts": 3, "backoff": "1m", "time_limit": "5m", "max_runs": 4}
+    more |= {"start_at": "tomorrow 8am", "end_at": "2026-12-31T23:00Z", "tags": ["sales"]}
+
+    async def story() -> list[Any]:
+        async with Client(make_server(lambda _: context)) as client:
+            made = {"name": "first", "every": "1h", "note": "n", **more}
+            after = {"name": "second", "after": "first", "note": "n"}
+            rule = {"name": "third", "rrule": "FREQ=DAILY", "note": "n"}
+            calls = [("schedule_create", one) for one in (made, after, rule)]
+            calls.append(("schedule_update", {"schedule": "third", "at": "2026-12-25T08:00Z", **more}))
+            return [await client.call_tool(*one) for one in calls]
+
+    assert [one.content[0].text for one in asyncio.run(story()) if one.is_error] == []
+
+
+def test_an_end_in_other_words_is_answered_with_the_field_end_at() -> None:
+    context = context_for(sample_harness().context, NEWCOMER)
+
+    async def story() -> Any:
+        async with Client(make_server(lambda _: context)) as client:
+            arguments = {"name": "a", "every": "1h", "note": "n", "until": "2027-06-30T12:00Z"}
+            return await client.call_tool("schedule_create", arguments)
+
+    refused = asyncio.run(story())
+    assert refused.is_error
+    assert "try     end_at, e.g. 2026-12-31T23:00Z" in refused.content[0].text
+
+
+def test_the_tool_list_says_that_a_payload_does_not_replace_arguments() -> None:
+    context = context_for(sample_harness().context, NEWCOMER)
+
+    async def listed() -> Any:
+        async with Client(make_server(lambda _: context)) as client:
+            tools = {one.name: one for one in (await client.list_tools()).tools}
+            return tools["schedule_run"].input_schema["properties"]["payload"]["description"]
+
+    assert asyncio.run(listed()).startswith("ctx.payload of the function; its arguments stay, e.g. ")

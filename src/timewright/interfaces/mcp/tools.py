@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from timewright.interfaces.cli.option_help import help_for
-from timewright.interfaces.mcp.toolsets import FIND_OPERATION, SHOWN_FIELDS, TOOLSETS, is_listed
+from timewright.interfaces.mcp.toolsets import FIND_OPERATION, MORE_FIELDS, SHOWN_FIELDS, TOOLSETS, is_listed
 from timewright.operations import Operation, operations
 from timewright.operations.access.callers import Caller
 from timewright.operations.json_schemas import Schema, answer_schema, request_schema
@@ -49,6 +49,9 @@ OMITTED_KEYWORDS = frozenset({"minLength", "maxLength", "additionalProperties"})
 DURATION = "a duration: 90s, 15m, 1h30m, 7d or PT15M"
 # A schema without a type, or with a list of types, is less portable: some clients reject it.
 ANY_VALUE: Schema = {"anyOf": [{"type": kind} for kind in ("string", "object", "array", "number", "boolean")]}
+# A target is its main value, or an object with more fields.
+TARGET_VALUE: Schema = {"anyOf": [{"type": kind} for kind in ("string", "object")]}
+TARGET_FIELDS = frozenset({"call", "http", "workflow"})
 ANY_JSON: Schema = {"anyOf": [*ANY_VALUE["anyOf"], {"type": "null"}]}
 TYPE_KEYWORDS = frozenset({"type", "anyOf", "$ref", "enum", "const"})
 CONFIRM: Schema = {"type": "string", "description": "token of the same call with dry_run, e.g. 5f1c09ab…"}
@@ -66,6 +69,7 @@ CORE_HELP = {
     "zone": "time zone, e.g. Europe/Berlin",
     "note": "text that is the result, e.g. water the plants",
     "call": "registered function, e.g. reports.send",
+    "schedule run payload": 'ctx.payload of the function; its arguments stay, e.g. {"day":"2026-03-09"}',
     "http": "request, e.g. POST https://example.com/hook",
     "workflow": "stored workflow, e.g. nightly-load",
     "overlap": "while one still runs, e.g. skip",
@@ -136,6 +140,8 @@ def _tool(name: str) -> ToolDescription:
     operation = operations[name]
     schema = _input_schema(operation)
     description = operation.summary
+    if operation.name in MORE_FIELDS:
+        description += f" Also accepts: {', '.join(MORE_FIELDS[operation.name])}."
     if is_destructive(operation):
         description += " First with dry_run: the answer shows the changes and gives the token for confirm."
     return ToolDescription(
@@ -176,6 +182,7 @@ def _input_schema(operation: Operation[Any]) -> Schema:
     shown = SHOWN_FIELDS.get(operation.name)
     if shown is not None:
         fields = {name: _simple(fields.get(name, {"type": "string"})) for name in shown}
+        fields |= dict.fromkeys(TARGET_FIELDS & fields.keys(), TARGET_VALUE)
         schema = {"type": "object", "properties": fields, "required": schema.get("required", [])}
     if is_destructive(operation):
         fields["confirm"] = CONFIRM

@@ -51,6 +51,16 @@ CORE_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "reminder set": ("text", "at", "after", "every", "cron", "zone"),
     }
 )  # fmt: skip
+# Further fields that agents need often: the description of the tool names them, which costs fewer tokens.
+_MORE_OF_A_SCHEDULE = (
+    "after", "rrule", "max_attempts", "backoff", "time_limit", "start_at", "end_at", "max_runs", "tags",
+)  # fmt: skip
+MORE_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "schedule create": _MORE_OF_A_SCHEDULE,
+        "schedule update": ("at", "call", *_MORE_OF_A_SCHEDULE),
+    }
+)
 # A preview takes every field of a schedule; these decide when it runs.
 SHOWN_FIELDS = MappingProxyType(
     {
