@@ -7,6 +7,7 @@ what the suite checks is the answer of our own tools. The suite sends no key, so
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import mcp_types as types
@@ -101,9 +102,9 @@ async def read_resource(answer: Any, params: types.ReadResourceRequestParams) ->
     return result.model_copy(update={"contents": contents})
 
 
-def main() -> None:
-    """Serve on the port of the first argument, from the store of the second one."""
-    app = Scheduler(sys.argv[2])
+def serve(port: int, store: str, extend: Callable[[Server[Any]], Server[Any]]) -> None:
+    """Serve the shipped server, with the names that `extend` adds."""
+    app = Scheduler(store)
     app.schedule(manual=True, name="slow_compute", overlap="allow")(slow_compute)
     app.schedule(manual=True, name="failing_job", overlap="allow")(fail)
     park: dict[str, Any] = {"exhausted": "park"}
@@ -111,7 +112,7 @@ def main() -> None:
     app.schedule(manual=True, name="123")(fail)
     token = app.call("key create", key="suite", role="admin").token
     build = mcp_server.make_server
-    vars(streamable_http)["make_server"] = lambda provider: add_fixtures(build(provider, tools="all"))
+    vars(streamable_http)["make_server"] = lambda provider: extend(build(provider, tools="all"))
     web = app.asgi()
 
     async def with_key(scope: Any, receive: Any, send: Any) -> None:
@@ -120,8 +121,8 @@ def main() -> None:
             scope = {**scope, "headers": [*scope["headers"], header]}
         await web(scope, receive, send)
 
-    uvicorn.run(with_key, host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")
+    uvicorn.run(with_key, host="127.0.0.1", port=port, log_level="warning")
 
 
 if __name__ == "__main__":
-    main()
+    serve(int(sys.argv[1]), sys.argv[2], add_fixtures)
