@@ -56,42 +56,6 @@ def test_a_gap_in_a_streak_whose_runs_are_all_known_is_found() -> None:
     assert any(alarm.startswith(("I2", "I3")) for alarm in alarms(bench)), outcomes(bench)
 
 
-def test_a_missing_row_at_the_end_of_a_pause_is_found() -> None:
-    """Story 30003010: with `align: now` the end of a pause is an occurrence, whatever comes next."""
-    bench = Bench()
-    bench.call("schedule create", name="j", call="x", preset="adaptive", every="7m")
-    bench.call("hint pause", schedule="j", until=at("12:01:00"))
-    bench.clock.advance("12m")
-    bench.tick()
-    bench.call("hint once", schedule="j", after="1m", ttl="8m")
-    bench.advance("20m")
-    removed = bench.runs("j")[0]
-    assert removed.planned_at == at("12:01:00")
-    assert alarms(bench) == []
-    connection = cast("SqliteStore", bench.store)._writer.connection
-    connection.execute("DELETE FROM attempts WHERE run_id = ?", (removed.id,))
-    connection.execute("DELETE FROM runs WHERE id = ?", (removed.id,))
-
-    assert any(alarm.startswith("I7") for alarm in alarms(bench)), outcomes(bench)
-
-
-@pytest.mark.parametrize("until", ["12:01:30", "12:02:00"])
-@pytest.mark.parametrize("is_late", [False, True])
-def test_an_interval_goes_on_after_a_skip_that_a_pause_ends_at(until: str, is_late: bool) -> None:
-    """Story 41121006: a late engine planned from now, and the instants before it had no row."""
-    bench = Bench()
-    bench.call("schedule create", name="j", call="x", preset="adaptive", every="2m", catch_up="none")
-    bench.advance("1m")
-    bench.call("schedule skip", schedule="j")
-    bench.call("schedule pause", schedule="j", until=at(until))
-    if is_late:
-        bench.clock.advance("5m")
-    bench.advance("1s" if is_late else "5m")
-
-    assert [run.planned_at for run in bench.runs("j")][:2] == [at("12:02:00"), at("12:04:00")]
-    assert alarms(bench) == []
-
-
 def test_an_edit_after_a_skipped_instant_plans_from_the_edit() -> None:
     """Story 12400036009: a revision without rows whose only instant was skipped by hand before it."""
     bench = Bench()

@@ -206,7 +206,7 @@ def test_every_field_of_the_twenty_calls_is_named_in_the_tool_list() -> None:
 
     names = asyncio.run(listed())
     assert [one for one in REQUESTS if not set(one[2]) <= names[one[1]]] == []
-    # Retries, ends and dependencies are asked for often, and have no room in the schema.
+    # Retries, ends and dependencies are asked for often, and do not fit into the schema.
     often = {"after", "max_attempts", "backoff", "time_limit", "end_at", "max_runs", "rrule", "tags"}
     assert often <= names["schedule_create"]
     assert often | {"at", "call"} <= names["schedule_update"]

@@ -199,11 +199,7 @@ def _admit_after_pause(
             decision = stays or plan_next(schedule, progress, now=before_end, calendars=calendars)
         else:
             decision = plan_next(schedule, progress, now=pauses.last_end, calendars=calendars)
-        if counts_from_last_start(schedule) and pauses.last_end <= progress.cursor:
-            # A user skipped the end of the pause, or a later instant: a late engine plans from there too.
-            base = last_base(schedule, progress)
-            decision = plan_next(schedule, progress, now=pauses.last_end, base=base, calendars=calendars)
-        elif counts_from_last_start(schedule):
+        if counts_from_last_start(schedule):
             alive = schedule.end_at is None or pauses.last_end <= schedule.end_at
             at = pauses.last_end if alive and decision.at is not None else None
             decision = decision.override(at, Source.PAUSED, why="the pause ended")
