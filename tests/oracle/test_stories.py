@@ -38,6 +38,8 @@ PARTS = 10
 FIRST_VERIFIED = 30_000
 VERIFIED_BATCHES = 500 if FULL else 10
 SIZE = 20
+# Stories whose row need not exist: decided again at the end of a run (two), asked for by a hint (one).
+NOT_REQUIRED = (30_002_011, 30_009_015, 30_006_011)
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -132,6 +134,11 @@ SAVED: dict[str, tuple[dict[str, Any], list[tuple[bool, int]], list[tuple[list[R
         [(True, 0), (False, 0), (False, 0), (True, 0)],
         [([], "live", 240), ([("run", {})], "outage", 1200), ([], "live", 600)],
     ),
+    "a run that ends a streak opens what was replaced before a later instant of the cadence (ruling 23)": (
+        {"preset": "desktop", "every": "90s", "catch_up": "spread"},
+        [(False, 0), (True, 0)],
+        [([], "live", 90), ([], "outage", 4000), ([], "outage", 300)],
+    ),
     "a decision after the end of a hint stands": (
         {"preset": "adaptive", "every": "90s"},
         [(True, 90)],
@@ -163,10 +170,9 @@ def test_verify_finds_nothing_wrong_after_any_requests() -> None:
 def test_verify_finds_rows_that_were_never_written(record_property: Callable[[str, object], None]) -> None:
     """One row is left out of each schedule, as if the product had lost it, with what points at it.
 
-    All are found of schedules that follow one trigger. Of the others, four of these stories are not:
-    with `align: now` the end of a run decides again what is due (ruling 3), so that two rows are not required
-    (30002011, 30009015); a hint for one instant is left out with the row that it asked for (30006011); and
-    before such an instant nothing shows that a pause had ended (30003010).
+    All are found of schedules that follow one trigger. Of the others, some rows are not required: with
+    `align: now` the end of a run decides again what is due (ruling 3), and a hint for one instant is left out
+    with the row that it asked for.
     """
     found: Counter[str] = Counter()
     for seed in range(FIRST_VERIFIED, FIRST_VERIFIED + VERIFIED_BATCHES):
@@ -185,6 +191,7 @@ def test_verify_finds_rows_that_were_never_written(record_property: Callable[[st
                 report = check(without_row(history, lost), now=to_time(bench.clock.now()))
                 is_found = {one.invariant for one in report.violations} & {"I2", "I3", "I7"}
                 assert is_found or kind == "governed", (seed, lost)
+                assert is_found or FULL or story.seed in NOT_REQUIRED, (seed, lost)
                 found.update((f"{kind} rows left out", *[f"{kind} rows left out and found"] * bool(is_found)))
     record_property(PROPERTY, json.dumps(found))
     assert found["plain rows left out"] >= VERIFIED_BATCHES

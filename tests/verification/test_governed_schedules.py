@@ -10,7 +10,7 @@ from tests.promises.schedule_outcomes import alarms, at, outcomes
 from timewright.ports import PruneRequest
 from timewright.stores.sqlite.store import SqliteStore
 from timewright.testing.bench import Bench
-from timewright.testing.targets import fail
+from timewright.testing.targets import fail, succeed
 
 
 @pytest.mark.parametrize("lasts", ["4m", "5m", "7m"])
@@ -54,6 +54,114 @@ def test_a_gap_in_a_streak_whose_runs_are_all_known_is_found() -> None:
     connection.execute("DELETE FROM attempts WHERE run_id = ?", (removed.id,))
     connection.execute("DELETE FROM runs WHERE id = ?", (removed.id,))
     assert any(alarm.startswith(("I2", "I3")) for alarm in alarms(bench)), outcomes(bench)
+
+
+@pytest.mark.parametrize("catch_up", ["none", "last", "all", "spread"])
+@pytest.mark.parametrize("overlap", ["skip", "queue"])
+@pytest.mark.parametrize("limit", [3, 100])
+def test_a_success_opens_what_was_replaced_before_a_later_instant(
+    catch_up: str, overlap: str, limit: int
+) -> None:
+    """Story 5300053018: 12:02 runs until 12:22; an outage and 12:13 come before that (ruling 23)."""
+    bench = Bench()
+    terms = {"preset": "desktop", "catch_up": catch_up, "overlap": overlap, "catch_up_limit": limit}
+    bench.call("schedule create", name="j", call="x", every="1m", lease={"length": "1d"}, **terms)
+    bench.target.script("j", fail(), succeed(after="20m"), succeed())
+    bench.advance("2m")
+    bench.clock.advance("10m")
+    bench.advance("9m30s")
+    planned = [run.planned_at for run in bench.runs("j")]
+    assert planned[:2] == [at("12:01:00"), at("12:02:00")]
+    assert planned[3] > at("12:12:00")
+    assert alarms(bench) == []
+    bench.advance("10m")
+
+    planned = sorted(run.planned_at for run in bench.runs("j"))
+    assert planned == [at(f"12:{minute:02}:00") for minute in range(1, 32)]
+    assert alarms(bench) == []
+
+
+def test_rows_that_a_success_opens_are_required_only_after_the_next_admission() -> None:
+    bench = Bench()
+    bench.call("schedule create", name="j", queue="q", handoff={}, preset="desktop", every="1m")
+    bench.advance("1m")
+    lease = bench.call("queue lease", queue="q", holder="h", length="1h")["leases"][0]
+    bench.call("queue release", lease=lease["lease"], failed=True)
+    bench.advance("1m")
+    lease = bench.call("queue lease", queue="q", holder="h", length="1h")["leases"][0]
+    bench.clock.advance("10m")
+    bench.advance("2m30s")
+    bench.call("queue complete", lease=lease["lease"])
+    assert bench.progress("j").replaced_after == at("12:02:00")
+    assert alarms(bench) == []
+    bench.call("schedule update", schedule="j", every="2m")
+
+    assert [run.planned_at for run in bench.runs("j")][-1] <= at("12:14:30")
+    assert len(bench.runs("j")) == 14
+    assert alarms(bench) == []
+
+
+@pytest.mark.parametrize("is_skipped", [False, True])
+def test_an_edit_takes_over_what_a_success_opened_and_a_limit_carries(is_skipped: bool) -> None:
+    """Dense seed 91000168: I3, the instants that were carried over had no row after the edit."""
+    bench = Bench()
+    terms = {"preset": "desktop", "catch_up": "all", "overlap": "queue", "catch_up_limit": 3}
+    bench.call("schedule create", name="j", call="x", every="1m", lease={"length": "1d"}, **terms)
+    bench.target.script("j", fail(), succeed(after="20m"), succeed(after="5m"))
+    bench.advance("2m")
+    bench.clock.advance("10m")
+    bench.advance("9m30s")
+    if is_skipped:
+        bench.call("schedule skip", schedule="j")
+    bench.advance("1m")
+    opened = bench.progress("j").replaced_after
+    assert opened is not None
+    bench.call("schedule update", schedule="j", every="2m", catch_up="none")
+    bench.advance("1s")
+    assert alarms(bench) == []
+    bench.advance("20m")
+
+    planned = {run.planned_at for run in bench.runs("j")}
+    assert {at(f"12:{minute:02}:00") for minute in range(24, 40, 2)} <= planned
+    assert any(opened < one < at("12:13:00") for one in planned)
+    assert bench.progress("j").replaced_after is None
+    assert alarms(bench) == []
+
+
+def test_a_missing_row_at_the_end_of_a_pause_is_found() -> None:
+    """Story 30003010: with `align: now` the end of a pause is an occurrence, whatever comes next."""
+    bench = Bench()
+    bench.call("schedule create", name="j", call="x", preset="adaptive", every="7m")
+    bench.call("hint pause", schedule="j", until=at("12:01:00"))
+    bench.clock.advance("12m")
+    bench.tick()
+    bench.call("hint once", schedule="j", after="1m", ttl="8m")
+    bench.advance("20m")
+    removed = bench.runs("j")[0]
+    assert removed.planned_at == at("12:01:00")
+    assert alarms(bench) == []
+    connection = cast("SqliteStore", bench.store)._writer.connection
+    connection.execute("DELETE FROM attempts WHERE run_id = ?", (removed.id,))
+    connection.execute("DELETE FROM runs WHERE id = ?", (removed.id,))
+
+    assert any(alarm.startswith("I7") for alarm in alarms(bench)), outcomes(bench)
+
+
+@pytest.mark.parametrize("until", ["12:01:30", "12:02:00"])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_an_interval_goes_on_after_a_skip_that_a_pause_ends_at(until: str, is_late: bool) -> None:
+    """Story 41121006: a late engine planned from now, and the instants before it had no row."""
+    bench = Bench()
+    bench.call("schedule create", name="j", call="x", preset="adaptive", every="2m", catch_up="none")
+    bench.advance("1m")
+    bench.call("schedule skip", schedule="j")
+    bench.call("schedule pause", schedule="j", until=at(until))
+    if is_late:
+        bench.clock.advance("5m")
+    bench.advance("1s" if is_late else "5m")
+
+    assert [run.planned_at for run in bench.runs("j")][:2] == [at("12:02:00"), at("12:04:00")]
+    assert alarms(bench) == []
 
 
 def test_an_edit_after_a_skipped_instant_plans_from_the_edit() -> None:

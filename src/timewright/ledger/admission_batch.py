@@ -15,6 +15,7 @@ from timewright.core.run.build import NewLease, build_schedule_run
 from timewright.core.run.fast_path import next_if_on_time
 from timewright.core.run.following import FollowResult, follows_upstream
 from timewright.core.run.needs import LeaseOffer, SlotCount, needs_of_schedule
+from timewright.core.run.replaced import has_reopened
 from timewright.core.run.run import Run, RunState
 from timewright.core.schedule.decision import Candidate
 from timewright.core.schedule.pauses import Pauses
@@ -27,8 +28,11 @@ from timewright.ledger.pauses import PauseLookup, load_pauses
 from timewright.ledger.queues.limits import LimitResolver
 from timewright.ledger.replacement import cancel_for_replacement
 from timewright.ledger.run_ends import parked_progress
-from timewright.ports import Ids, OnTimeStep, ProgressUpdate, ScheduleRecord, Transaction
+from timewright.ports import Ids, OnTimeStep, ProgressUpdate, RunFilter, ScheduleRecord, Transaction
 from timewright.ports.workflow import FollowUp
+
+# Rows of a schedule's history that are read at once.
+PAGE_ROWS = 500
 
 
 class LocalCapacity(Struct, frozen=True, kw_only=True):
@@ -130,6 +134,7 @@ class AdmissionBatch:
                 calendars=named,
                 before_edit=before_edit,
                 scoped_pauses=self._skipping(record),
+                decided=self._decided_since(record),
             )
         except Exception as error:  # noqa: BLE001 - the decision is pure: nothing was written yet
             return self._update(record, parked_progress(record.progress, str(error)))
@@ -147,6 +152,20 @@ class AdmissionBatch:
         progress = self._update(record, admission.progress, newest=self._add_runs(record, admission))
         self._followed.append((record.schedule, followed))
         return progress
+
+    def _decided_since(self, record: ScheduleRecord) -> frozenset[datetime]:
+        """The instants that have a row, of those that a success reopened."""
+        since = record.progress.replaced_after
+        if since is None or not has_reopened(record.schedule, record.progress):
+            return frozenset()
+        found, which = set[datetime](), RunFilter(schedule_id=record.schedule.id, limit=PAGE_ROWS)
+        while True:
+            page = self._tx.find_runs(which)
+            occurrences = [run.planned_at for run in page.rows if not run.dedupe_scope]
+            found.update(at for at in occurrences if at > since)
+            if not page.cursor or any(at <= since for at in occurrences):
+                return frozenset(found)
+            which = replace(which, cursor=page.cursor)
 
     def _skipping(self, record: ScheduleRecord) -> Pauses:
         """The pauses of a group or another scope whose occurrences are skipped."""

@@ -171,13 +171,20 @@ def _streak_change(
         namespace=record.schedule.namespace,
         kind=AdjustmentKind.FAILING if began else AdjustmentKind.RECOVERED,
         at=now,
-        # A success by hand ends the streak, but the decided instant stays.
-        cursor=undecided_after(progress) if run.dedupe_scope and not began else progress.cursor,
+        cursor=progress.cursor if began else _recovered_after(run, progress),
         planned_at=run.planned_at,
         actor="engine",
         origin="engine",
         reason=run.reason,
     )
+
+
+def _recovered_after(run: Run, progress: ScheduleProgress) -> datetime:
+    """The instant after which the trigger decides again, because the run ended a streak."""
+    if run.dedupe_scope:
+        # A success by hand ends the streak, but the decided instant stays.
+        return undecided_after(progress)
+    return progress.replaced_after or progress.cursor
 
 
 def _after(

@@ -11,6 +11,7 @@ from timewright.core.calendars import check_calendar_rule
 from timewright.core.moments import format_duration, format_instant
 from timewright.core.recurrence.triggers import After, Manual
 from timewright.core.run.admission import InFlightCounts
+from timewright.core.run.replaced import at_reopened, has_reopened, keep_reopened
 from timewright.core.schedule.adjustments import AdjustmentKind
 from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.due import replaced_at
@@ -60,7 +61,14 @@ def progress_when_revised(
 ) -> ScheduleProgress:
     """The progress after an edit: decisions stay; the new definition holds from the first open instant."""
     _check_calendar(schedule, calendars, now=now)
-    progress = record.progress
+    before = record.progress
+    if has_reopened(record.schedule, before):
+        # The first open instant lies before the cursor, and so does the start of the new plan.
+        record = replace(record, progress=at_reopened(before))
+        progress = progress_when_revised(record, schedule, calendars, now=now)
+        return keep_reopened(progress, cursor=min(before.cursor, now))
+    # What a cadence replaced before the edit stays so.
+    progress = replace(before, replaced_after=None)
     if progress.state is ScheduleState.FINISHED:
         progress = replace(
             progress, state=next_schedule_state(progress.state, ScheduleEvent.REVIVE), reason=""
@@ -77,6 +85,7 @@ def progress_when_revised(
 def has_undecided_instant(record: ScheduleRecord, schedule: Schedule, *, now: datetime) -> bool:
     """Whether an instant is due that the new definition cannot plan, because it counts from elsewhere."""
     moved = bool(record.schedule.clamp.min)
+    moved = moved or has_reopened(record.schedule, record.progress)
     return has_due_instant(record, now=now) and (moved or not is_trigger_only(schedule, record.progress))
 
 
@@ -125,7 +134,7 @@ def progress_after_clock_return(
 
     It goes on from there, so that catch-up decides what came due since.
     """
-    progress = replace(record.progress, cursor=decided)
+    progress = replace(record.progress, cursor=decided, replaced_after=None)
     if progress.state is not ScheduleState.ACTIVE:
         return progress
     return _plan(record.schedule, progress, calendars, now=decided)

@@ -60,6 +60,7 @@ def progress_row(progress: ScheduleProgress) -> tuple[Any, ...]:
         micros_or_none(progress.last_started_at),
         micros_or_none(progress.last_finished_at),
         micros_or_none(progress.failing_since),
+        micros_or_none(progress.replaced_after),
         json_text(progress.hints) if progress.hints is not NO_HINTS and progress.hints != NO_HINTS else "",
     )
 
@@ -97,6 +98,7 @@ def read_progress(row: Row) -> ScheduleProgress:
         started,
         finished,
         failing,
+        replaced,
         hints,
     ) = row
     try:
@@ -117,6 +119,7 @@ def read_progress(row: Row) -> ScheduleProgress:
             last_started_at=None if started is None else to_instant(started),
             last_finished_at=None if finished is None else to_instant(finished),
             failing_since=None if failing is None else to_instant(failing),
+            replaced_after=None if replaced is None else to_instant(replaced),
             hints=_read_hints(hints) if hints else NO_HINTS,
         )
     except (KeyError, TypeError, OverflowError, msgspec.MsgspecError, TimewrightError) as error:

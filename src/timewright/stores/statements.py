@@ -32,7 +32,7 @@ RUN_COLUMNS = """
 SCHEDULE_COLUMNS = """
     s.id, s.revision, s.state, s.reason, s.cursor_at, s.next_at, s.wake_at, s.source, s.trail, s.failures,
     s.runs, s.missed, s.paused_at, s.paused_until, s.last_started_at, s.last_finished_at, s.failing_since,
-    s.hints, s.last_run,
+    s.replaced_after, s.hints, s.last_run,
     (SELECT count(*) FROM runs r WHERE r.schedule_id = s.id AND r.exclusive = 1 AND r.schedule_id <> ''
         AND r.state IN ('ready', 'leased')),
     (SELECT count(*) FROM runs r WHERE r.schedule_id = s.id AND r.state = 'held')
@@ -42,7 +42,7 @@ SCHEDULE_COLUMNS = """
 LIST_COLUMNS = """
     s.id, s.revision, s.state, s.reason, s.cursor_at, s.next_at, s.wake_at, s.source, s.trail, s.failures,
     s.runs, s.missed, s.paused_at, s.paused_until, s.last_started_at, s.last_finished_at, s.failing_since,
-    s.hints, s.name
+    s.replaced_after, s.hints, s.name
 """
 
 

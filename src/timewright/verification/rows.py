@@ -33,6 +33,7 @@ class ScheduleRow(Struct, frozen=True, kw_only=True):
     last_finished_at: int | None = None
     hints: JsonObject = {}
     last_run: str = ""
+    replaced_after: int | None = None
 
 
 class RevisionRow(Struct, frozen=True, kw_only=True):

@@ -190,8 +190,15 @@ class HistoryView:
                 elif row.kind in ("recovered", "resume") and began is not None:
                     index[schedule_id].append((began, row.cursor + 1))
                     began = None
+                elif row.kind == "recovered":
+                    # An edit while what a success had opened was not decided yet: the new plan takes over.
+                    index[schedule_id].append((row.cursor + 1, row.at + 1))
             if began is not None:
                 index[schedule_id].append((began, NEVER))
+            schedule = self.schedules.get(schedule_id)
+            if schedule is not None and schedule.replaced_after is not None:
+                # The next admission decides what a success has made occurrences again.
+                index[schedule_id].append((schedule.replaced_after + 1, schedule.cursor + 1))
         return index
 
     def may_be_suspended(self, schedule_id: str, at: int) -> bool:

@@ -132,6 +132,7 @@ def test_only_progress_columns_may_change_in_an_advance() -> None:
         "last_started_at": NOON,
         "last_finished_at": NOON,
         "failing_since": NOON,
+        "replaced_after": NOON,
         "hints": Hints(),
     }
     assert {*steps, *others} == set(before.__struct_fields__)

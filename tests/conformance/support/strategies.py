@@ -172,6 +172,7 @@ standings = st.builds(
     last_started_at=maybe_instants,
     last_finished_at=maybe_instants,
     failing_since=maybe_instants,
+    replaced_after=maybe_instants,
     hints=hints,
 )
 

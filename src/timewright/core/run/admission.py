@@ -6,12 +6,12 @@ over to the next pass, in which case the cursor stays before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from timewright.core.calendars import Calendar, allowed_after
+from timewright.core.calendars import Calendar
 from timewright.core.moments import SECOND, ZERO
 from timewright.core.recurrence.triggers import After, Manual
 from timewright.core.run.catch_up import (
@@ -20,13 +20,16 @@ from timewright.core.run.catch_up import (
     choose_occurrences,
 )
 from timewright.core.run.due_verdicts import (
+    ALL_EXCLUDED,
     displaced_drops,
+    end_if_all_excluded,
     is_kept_away,
     skipped_during_streak,
     split_skipped,
     start_verdicts,
 )
 from timewright.core.run.fast_path import admit_on_time
+from timewright.core.run.replaced import at_reopened, close_reopened, has_reopened, note_replaced
 from timewright.core.run.run import Reason
 from timewright.core.run.verdicts import (
     MAX_SKIP_ROWS,
@@ -41,6 +44,7 @@ from timewright.core.run.verdicts import (
 )
 from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.due import (
+    cursor_after_hint,
     due_before,
     find_due,
     is_open_instant,
@@ -78,8 +82,6 @@ __all__ = [
     "displaced_drops",
 ]
 
-ALL_EXCLUDED = "calendars exclude every future occurrence"
-
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -107,12 +109,14 @@ def admit_general(
     calendars: Mapping[str, Calendar] = NO_CALENDARS,
     before_edit: bool = False,
     scoped_pauses: Pauses = NO_PAUSES,
+    decided: frozenset[datetime] = frozenset(),
 ) -> Admission:
     """Decide every due occurrence, in all cases.
 
     `scoped_pauses` are those of a group or another scope whose occurrences are skipped.
     Instants that the clamp displaced are recorded with the occurrence that they moved to; `before_edit`
-    records those up to now, because that occurrence may change.
+    records those up to now, because that occurrence may change. If instants are reopened that a cadence
+    replaced, `decided` are those that have a row.
     """
     has_pause = progress.state is ScheduleState.PAUSED and progress.paused_until is not None
     if progress.state is not ScheduleState.ACTIVE and not has_pause:
@@ -121,18 +125,26 @@ def admit_general(
     if pause_end(progress, now=now) is not None:
         decision = plan_next(schedule, progress, now=now, calendars=calendars)
         return Admission((), apply_decision(schedule, progress, decision), decision)
-    pauses = unrecorded_pauses(progress, scoped_pauses)
+    pauses, is_reopened = unrecorded_pauses(progress, scoped_pauses), has_reopened(schedule, progress)
+    begins = at_reopened(progress) if is_reopened else progress
     if pauses.spans and not follows_trigger(schedule, progress, now=now):
-        return _admit_replaced(schedule, progress, pauses, in_flight=in_flight, now=now, calendars=calendars)
-    return _admit_due(
-        schedule,
-        progress,
-        pauses=pauses,
-        in_flight=in_flight,
-        now=now,
-        calendars=calendars,
-        before_edit=before_edit,
-    )
+        admission = _admit_replaced(
+            schedule, begins, pauses, in_flight=in_flight, now=now, calendars=calendars
+        )
+    else:
+        admission = _admit_due(
+            schedule,
+            begins,
+            pauses=pauses,
+            in_flight=in_flight,
+            now=now,
+            calendars=calendars,
+            before_edit=before_edit,
+            decided=decided,
+        )
+    if is_reopened:
+        return close_reopened(schedule, progress, admission, now=now, calendars=calendars)
+    return note_replaced(schedule, progress, admission, has_pauses=bool(pauses.spans))
 
 
 def _admit_replaced(
@@ -199,7 +211,11 @@ def _admit_after_pause(
             decision = stays or plan_next(schedule, progress, now=before_end, calendars=calendars)
         else:
             decision = plan_next(schedule, progress, now=pauses.last_end, calendars=calendars)
-        if counts_from_last_start(schedule):
+        if counts_from_last_start(schedule) and pauses.last_end <= progress.cursor:
+            # A user skipped the end of the pause, or a later instant: a late engine plans from there too.
+            base = last_base(schedule, progress)
+            decision = plan_next(schedule, progress, now=pauses.last_end, base=base, calendars=calendars)
+        elif counts_from_last_start(schedule):
             alive = schedule.end_at is None or pauses.last_end <= schedule.end_at
             at = pauses.last_end if alive and decision.at is not None else None
             decision = decision.override(at, Source.PAUSED, why="the pause ended")
@@ -226,8 +242,10 @@ def _admit_due(
     now: datetime,
     calendars: Mapping[str, Calendar],
     before_edit: bool = False,
+    decided: frozenset[datetime] = frozenset(),
 ) -> Admission:
     due = find_due(schedule, progress, now=now, calendars=calendars, before_edit=before_edit)
+    due = replace(due, decided=decided) if decided else due
     if due.occurrences or due.displaced:
         return _decide_due(
             schedule, progress, due, pauses=pauses, in_flight=in_flight, now=now, calendars=calendars
@@ -240,7 +258,7 @@ def _admit_due(
         decision = due.following or plan_next(schedule, progress, now=now, base=base, calendars=calendars)
     elif progress.hints.has_expired(now=now):
         decision = _decide_without_expired(schedule, progress, due, now=now, calendars=calendars)
-        progress = replace(progress, cursor=_cursor_after_hint(progress, now=now))
+        progress = replace(progress, cursor=cursor_after_hint(progress, now=now))
     idle = not in_flight.live and not in_flight.held
     return _complete_pass(schedule, progress, (), decision, now=now, idle=idle)
 
@@ -264,19 +282,10 @@ def _decide_without_expired(
     return pull_forward(decision, proposal)
 
 
-def _cursor_after_hint(progress: ScheduleProgress, *, now: datetime) -> datetime:
-    """Return the cursor when an interval hint has expired: the trigger's instants before it had no row."""
-    hint = progress.hints.interval
-    if hint is None or hint.expires_at > now:
-        return progress.cursor
-    until = hint.expires_at if progress.next_at is None else min(hint.expires_at, progress.next_at)
-    return max(progress.cursor, until - _MICROSECOND)
-
-
 def _complete_pass(
     schedule: Schedule,
     progress: ScheduleProgress,
-    verdicts: Iterable[Verdict],
+    verdicts: tuple[Verdict, ...],
     decision: Decision,
     *,
     now: datetime,
@@ -292,23 +301,7 @@ def _complete_pass(
         excluded = any(lost.why == ALL_EXCLUDED for lost in decision.trail)
         reason = ALL_EXCLUDED if excluded else "no further occurrences"
         progress = replace(progress, state=ScheduleState.FINISHED, reason=reason)
-    return Admission(collapse_skips(verdicts), progress, decision)
-
-
-def _end_if_all_excluded(
-    schedule: Schedule, decision: Decision, *, calendars: Mapping[str, Calendar]
-) -> Decision:
-    """Return a decision without an instant if calendars exclude every future occurrence.
-
-    A calendar may have been edited since the schedule was created; without this check the schedule would skip
-    forever. A schedule with `end_at` ends anyway, and each of its excluded instants gets its row.
-    """
-    if decision.at is None or schedule.end_at is not None or isinstance(schedule.trigger, After):
-        return decision
-    before = decision.at - _MICROSECOND
-    if allowed_after(schedule.trigger, before, rule=schedule.calendar, calendars=calendars) is not None:
-        return decision
-    return decision.override(None, decision.source, why=ALL_EXCLUDED)
+    return Admission(verdicts, progress, decision)
 
 
 def _decide_due(
@@ -337,19 +330,21 @@ def _decide_due(
         verdicts = [verdict for verdict in verdicts if verdict.planned_at <= last]
     elif due.more or choice.carried is not None:
         delay = SECOND if choice.carried is not None and not choice.runs else ZERO
-        return _carry_over(schedule, progress, due, verdicts, now=now, delay=delay)
+        collapsed = collapse_skips(verdicts, decided=due.decided)
+        return _carry_over(schedule, progress, due, collapsed, now=now, delay=delay)
     progress = restart_interval(schedule, clear_pauses(progress), at=now)
     if due.following is not None and not has_used_max_runs(schedule, progress):
         decision = due.following
     else:
         decision = plan_next(schedule, progress, now=now, calendars=calendars)
     if any(skip.reason is Reason.EXCLUDED for skip in skips):
-        decision = _end_if_all_excluded(schedule, decision, calendars=calendars)
+        decision = end_if_all_excluded(schedule, decision, calendars=calendars)
     idle = not in_flight.live and not in_flight.held and all(isinstance(verdict, Skip) for verdict in started)
     if isinstance(schedule.trigger, After) and idle and decision.at is None:
         # Nothing is running whose end could set the next instant.
         decision = Decision(schedule.trigger.next_after(now), due.source)
-    return _complete_pass(schedule, progress, verdicts, decision, now=now, idle=idle)
+    collapsed = collapse_skips(verdicts, decided=due.decided)
+    return _complete_pass(schedule, progress, collapsed, decision, now=now, idle=idle)
 
 
 def _advance_progress(
@@ -381,7 +376,7 @@ def _carry_over(
     schedule: Schedule,
     progress: ScheduleProgress,
     due: DueInstants,
-    verdicts: Iterable[Verdict],
+    verdicts: tuple[Verdict, ...],
     *,
     now: datetime,
     delay: timedelta,
@@ -397,4 +392,4 @@ def _carry_over(
         trail = due.trail if rest == progress.next_at else ()
         decision = due.decisions.get(rest) or Decision(rest, due.source, trail)
     progress = replace(apply_decision(schedule, progress, decision), wake_at=now + delay)
-    return Admission(collapse_skips(verdicts), progress, decision, more=True)
+    return Admission(verdicts, progress, decision, more=True)

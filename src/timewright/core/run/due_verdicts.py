@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from timewright.core.calendars import Calendar, occurrence_after
+from timewright.core.calendars import Calendar, allowed_after, occurrence_after
 from timewright.core.policies.backoff import apply_jitter, occurrence_seed
 from timewright.core.policies.policies import JitterSide, Offset
-from timewright.core.recurrence.triggers import AnyOf, Every
+from timewright.core.recurrence.triggers import After, AnyOf, Every
 from timewright.core.run.catch_up import CatchUpChoice, ChosenOccurrence, InFlightCounts, apply_overlap
 from timewright.core.run.run import Reason
 from timewright.core.run.verdicts import Drop, Fire, Hold, Replace, Skip, Verdict
@@ -20,6 +20,8 @@ from timewright.core.schedule.governor import counts_from_last_start, follows_tr
 from timewright.core.schedule.instants import MAX_SCANNED, DisplacedInstants, DueInstants, list_occurrences
 from timewright.core.schedule.pauses import Pauses, clear_pauses
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress
+
+ALL_EXCLUDED = "calendars exclude every future occurrence"
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -32,6 +34,8 @@ def split_skipped(
     skips: list[Skip] = []
     for occurrence in due.occurrences:
         at, reason = occurrence.at, None
+        if at in due.decided:
+            continue
         if pauses.contains(at):
             reason = Reason.PAUSED
         elif occurrence.excluded:
@@ -80,6 +84,22 @@ def start_verdicts(
             )
             remaining, missed = remaining - 1, 0
     return verdicts
+
+
+def end_if_all_excluded(
+    schedule: Schedule, decision: Decision, *, calendars: Mapping[str, Calendar]
+) -> Decision:
+    """Return a decision without an instant if calendars exclude every future occurrence.
+
+    A calendar may have been edited since the schedule was created; without this check the schedule would skip
+    forever. A schedule with `end_at` ends anyway, and each of its excluded instants gets its row.
+    """
+    if decision.at is None or schedule.end_at is not None or isinstance(schedule.trigger, After):
+        return decision
+    before = decision.at - _MICROSECOND
+    if allowed_after(schedule.trigger, before, rule=schedule.calendar, calendars=calendars) is not None:
+        return decision
+    return decision.override(None, decision.source, why=ALL_EXCLUDED)
 
 
 def displaced_drops(displaced: Iterable[DisplacedInstants], *, source: Source) -> list[Drop]:

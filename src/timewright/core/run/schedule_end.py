@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from timewright.core.calendars import Calendar
 from timewright.core.policies.backoff import Steady
 from timewright.core.recurrence.triggers import After, Manual
+from timewright.core.run.replaced import at_reopened, reopen_replaced
 from timewright.core.run.run import Reason, Run, RunState
 from timewright.core.schedule.decision import Decision
 from timewright.core.schedule.due import replaced_at
@@ -42,6 +43,10 @@ def settle_schedule(
     progress = replace(before, failures=failures, failing_since=since, last_finished_at=now)
     if not before.failures and is_in_streak(schedule, progress):
         progress = _end_expired_hint(schedule, progress, now=now, calendars=calendars)
+    if is_in_streak(schedule, before) and not failures:
+        is_open = progress.state is ScheduleState.ACTIVE and not run.dedupe_scope
+        is_open = is_open and _ends_streak(schedule, before, progress, now=now)
+        progress = reopen_replaced(progress, run) if is_open else replace(progress, replaced_after=None)
     if progress.state is not ScheduleState.ACTIVE:
         return progress, None
     if schedule.disable_after is not None and progress.failures >= schedule.disable_after:
@@ -127,8 +132,8 @@ def _decide_at_settle(
     if not counts_from_run:
         if _ends_streak(schedule, before, after, now=now):
             # What came due during the run is decided by the next admission, so plan from the cursor.
-            unhinted = replace(after, hints=after.hints.unexpired(now=now))
-            return plan_next(schedule, unhinted, now=after.cursor, calendars=calendars)
+            opened = at_reopened(replace(after, hints=after.hints.unexpired(now=now)))
+            return plan_next(schedule, opened, now=opened.cursor, calendars=calendars)
         is_due = after.next_at is not None and after.next_at <= now
         if is_due or not _is_governed(schedule, after):
             return None

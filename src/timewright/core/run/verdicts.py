@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from itertools import groupby
 
@@ -78,20 +79,24 @@ class Admission(Struct, frozen=True, gc=False):
     more: bool = False
 
 
-def collapse_skips(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
-    """Sort the verdicts; beyond 1000 skips, replace consecutive ones with the same reason by one `Drop`."""
+def collapse_skips(verdicts: Iterable[Verdict], *, decided: Collection[datetime] = ()) -> tuple[Verdict, ...]:
+    """Sort the verdicts; beyond 1000 skips, replace consecutive ones with the same reason by one `Drop`.
+
+    A drop does not span the instants in `decided`, which have a row of their own.
+    """
     ordered = sorted(verdicts, key=lambda verdict: verdict.planned_at)
     if (
         len(ordered) <= MAX_SKIP_ROWS
         or sum(isinstance(verdict, Skip) for verdict in ordered) <= MAX_SKIP_ROWS
     ):
         return tuple(ordered)
-    return tuple(_group_skips(ordered))
+    return tuple(_group_skips(ordered, sorted(decided)))
 
 
-def _group_skips(ordered: list[Verdict]) -> Iterator[Verdict]:
+def _group_skips(ordered: list[Verdict], decided: list[datetime]) -> Iterator[Verdict]:
     # A started run ends a group: a drop must not span an instant that has its own row.
-    for reason, group in groupby(ordered, key=_group_reason):
+    by_reason = groupby(ordered, key=lambda one: (_group_reason(one), bisect_left(decided, one.planned_at)))
+    for (reason, _), group in by_reason:
         row = list(group)
         if reason is None or len(row) == 1:
             yield from row

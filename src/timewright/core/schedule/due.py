@@ -109,6 +109,15 @@ def undecided_after(progress: ScheduleProgress) -> datetime:
     return progress.cursor
 
 
+def cursor_after_hint(progress: ScheduleProgress, *, now: datetime) -> datetime:
+    """Return the cursor when an interval hint has expired: the trigger's instants before it had no row."""
+    hint = progress.hints.interval
+    if hint is None or hint.expires_at > now:
+        return progress.cursor
+    until = hint.expires_at if progress.next_at is None else min(hint.expires_at, progress.next_at)
+    return max(progress.cursor, until - _MICROSECOND)
+
+
 def _without_expired(
     schedule: Schedule, progress: ScheduleProgress, *, now: datetime, calendars: Mapping[str, Calendar]
 ) -> ScheduleProgress:

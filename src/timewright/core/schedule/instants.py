@@ -30,6 +30,7 @@ class DueInstants(Struct, frozen=True):
 
     `following` is the first decision that is not in the list, if the scan reached it. `decisions` has the
     occurrences that hints or the clamp decided, and `displaced` the instants that the clamp displaced.
+    Those in `decided` have a row already.
     """
 
     occurrences: Sequence[Occurrence]
@@ -39,6 +40,7 @@ class DueInstants(Struct, frozen=True):
     trail: tuple[Candidate, ...] = ()
     decisions: Mapping[datetime, Decision] = {}
     displaced: Sequence[DisplacedInstants] = ()
+    decided: frozenset[datetime] = frozenset()
 
     def source_of(self, at: datetime) -> Source:
         """Return what decided an occurrence."""

@@ -270,7 +270,8 @@ class ScheduleProgress(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     Every occurrence up to the `cursor` is decided. `next_at` is the chosen instant. `wake_at` is when to
     admit again: earlier than `next_at` if jitter may be early or a hint expires before it, later while the
-    backlog is full.
+    backlog is full. Between `replaced_after` and the cursor, a cadence may have replaced instants of the
+    trigger, which a success makes occurrences again.
     """
 
     state: ScheduleState = ScheduleState.ACTIVE
@@ -288,6 +289,7 @@ class ScheduleProgress(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     last_started_at: datetime | None = None
     last_finished_at: datetime | None = None
     failing_since: datetime | None = None
+    replaced_after: datetime | None = None
     hints: Hints = NO_HINTS
 
 
@@ -357,6 +359,7 @@ def only_advances(before: ScheduleProgress, after: ScheduleProgress) -> bool:
         and after.last_started_at is before.last_started_at
         and after.last_finished_at is before.last_finished_at
         and after.failing_since is before.failing_since
+        and after.replaced_after is before.replaced_after
         and after.hints is before.hints
     )
 

@@ -25,6 +25,7 @@ CREATE TABLE schedules (
     last_started_at BIGINT,
     last_finished_at BIGINT,
     failing_since BIGINT,
+    replaced_after BIGINT,
     hints TEXT COLLATE "C" NOT NULL DEFAULT '',
     last_run TEXT COLLATE "C" NOT NULL DEFAULT '',
     shard BIGINT NOT NULL DEFAULT 0,

@@ -23,6 +23,7 @@ CREATE TABLE schedules (
     last_started_at INTEGER,
     last_finished_at INTEGER,
     failing_since INTEGER,
+    replaced_after INTEGER,
     hints TEXT NOT NULL DEFAULT '',
     last_run TEXT NOT NULL DEFAULT '',
     shard INTEGER NOT NULL DEFAULT 0,

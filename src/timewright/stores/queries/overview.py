@@ -243,9 +243,9 @@ class SqlScheduleViews(SqlScheduleQueries):
         known = cache.revisions()
         snapshot = cache.get_snapshot(row)
         if snapshot is None:
-            schedule = known.get((row[0], row[1])) or read_schedule(row[21] or "")
+            schedule = known.get((row[0], row[1])) or read_schedule(row[22] or "")
             snapshot = _snapshot(
-                row, ScheduleRecord(schedule, read_progress(row[2:18]), _in_flight(row), row[18])
+                row, ScheduleRecord(schedule, read_progress(row[2:19]), _in_flight(row), row[19])
             )
             if not self._executor.has_uncommitted_revisions:
                 cache.keep_snapshot(row, snapshot)
@@ -315,14 +315,14 @@ class SqlScheduleViews(SqlScheduleQueries):
 
 
 def _in_flight(row: Row) -> InFlightCounts:
-    return InFlightCounts(row[19], row[20]) if row[19] or row[20] else NOTHING_IN_FLIGHT
+    return InFlightCounts(row[20], row[21]) if row[20] or row[21] else NOTHING_IN_FLIGHT
 
 
 def _snapshot(row: Row, record: ScheduleRecord) -> ScheduleSnapshot:
     return ScheduleSnapshot(
         record,
-        has_downstream=bool(row[22]),
-        has_manual_runs=bool(row[23]),
-        has_notes=bool(row[24]),
-        has_skips=bool(row[25]),
+        has_downstream=bool(row[23]),
+        has_manual_runs=bool(row[24]),
+        has_notes=bool(row[25]),
+        has_skips=bool(row[26]),
     )

@@ -275,8 +275,8 @@ class SqlScheduleQueries(SqlQueries):
         for pair, row in zip(pairs, rows, strict=True):
             try:
                 schedule = schedules.get(pair) or read_schedule(bodies.get(pair, ""))
-                in_in_flight = InFlightCounts(row[19], row[20]) if row[19] or row[20] else NOTHING_IN_FLIGHT
-                found.append(ScheduleRecord(schedule, read_progress(row[2:18]), in_in_flight, row[18]))
+                in_in_flight = InFlightCounts(row[20], row[21]) if row[20] or row[21] else NOTHING_IN_FLIGHT
+                found.append(ScheduleRecord(schedule, read_progress(row[2:19]), in_in_flight, row[19]))
             except UnreadableRow as error:
                 if unreadable is not None:
                     unreadable[row[0]] = error.message

@@ -119,6 +119,7 @@ def _schedule(row: Row) -> ScheduleRow:
         last_finished_at=row[17],
         hints=_decode_object(row[18]),
         last_run=row[19],
+        replaced_after=row[20],
     )
 
 

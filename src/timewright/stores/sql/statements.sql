@@ -13,19 +13,19 @@
 -- statement runs for the whole batch: on SQLite from a JSON object (`x_changed` then finds the rows that
 -- changed, if not all did), on PostgreSQL with the other columns as scalar parameters.
 
--- name: insert_schedules(id text, namespace text, name text, group_name text, revision bigint, state text, reason text, cursor_at bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, failing_since bigint, hints text, shard bigint, watched bigint)
+-- name: insert_schedules(id text, namespace text, name text, group_name text, revision bigint, state text, reason text, cursor_at bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, failing_since bigint, replaced_after bigint, hints text, shard bigint, watched bigint)
 INSERT INTO schedules (id, namespace, name, group_name, revision, state, reason, cursor_at, next_at, wake_at,
     source, trail, failures, runs, missed, paused_at, paused_until, last_started_at, last_finished_at,
-    failing_since, hints, shard, watched)
+    failing_since, replaced_after, hints, shard, watched)
 {values}
 
--- name: revise_schedules(id text, replaces bigint, name text, group_name text, revision bigint, state text, reason text, cursor_at bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, failing_since bigint, hints text, watched bigint)
+-- name: revise_schedules(id text, replaces bigint, name text, group_name text, revision bigint, state text, reason text, cursor_at bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, failing_since bigint, replaced_after bigint, hints text, watched bigint)
 -- Matches the revision that is replaced, so a stale edit changes no row.
 UPDATE schedules SET name = v.name, group_name = v.group_name, revision = v.revision, state = v.state,
     reason = v.reason, cursor_at = v.cursor_at, next_at = v.next_at, wake_at = v.wake_at, source = v.source,
     trail = v.trail, failures = v.failures, runs = v.runs, missed = v.missed, paused_at = v.paused_at,
     paused_until = v.paused_until, last_started_at = v.last_started_at, last_finished_at = v.last_finished_at,
-    failing_since = v.failing_since, hints = v.hints, watched = v.watched, waits_for = ''
+    failing_since = v.failing_since, replaced_after = v.replaced_after, hints = v.hints, watched = v.watched, waits_for = ''
 {from}
 WHERE schedules.id = v.id AND schedules.revision = v.replaces
 {changed:schedules}
@@ -34,12 +34,12 @@ WHERE schedules.id = v.id AND schedules.revision = v.replaces
 INSERT INTO revisions (schedule_id, revision, body, at, actor, reason)
 {values}
 
--- name: save_progress(id text, state text, reason text, cursor_at bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, failing_since bigint, hints text, last_run text)
+-- name: save_progress(id text, state text, reason text, cursor_at bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, failing_since bigint, replaced_after bigint, hints text, last_run text)
 UPDATE schedules SET state = v.state, reason = v.reason, cursor_at = v.cursor_at, next_at = v.next_at,
     wake_at = v.wake_at, source = v.source, trail = v.trail, failures = v.failures, runs = v.runs,
     missed = v.missed, paused_at = v.paused_at, paused_until = v.paused_until,
     last_started_at = v.last_started_at, last_finished_at = v.last_finished_at,
-    failing_since = v.failing_since, hints = v.hints,
+    failing_since = v.failing_since, replaced_after = v.replaced_after, hints = v.hints,
     last_run = CASE WHEN v.last_run <> '' THEN v.last_run ELSE schedules.last_run END
 {from}
 WHERE schedules.id = v.id
@@ -1031,7 +1031,7 @@ SELECT limit_key, capacity, rate_interval, burst, arrival_at, weight, share_used
 
 -- name: verify_schedules
 SELECT id, namespace, name, revision, state, reason, cursor_at, next_at, wake_at, source, trail, failures,
-    runs, missed, paused_at, paused_until, last_started_at, last_finished_at, hints, last_run
+    runs, missed, paused_at, paused_until, last_started_at, last_finished_at, hints, last_run, replaced_after
 FROM schedules WHERE id > :after AND (:namespace = '' OR namespace = :namespace) ORDER BY id LIMIT :limit
 
 -- name: verify_revisions

@@ -155,13 +155,27 @@ class DecisionTimes:
         plans = [self._view.planned_instants(one) for _, one in self._policies if not one.aligned_to_now]
         kept = self._kept_by_cadence()
         from_now = [one for _, one in self._policies if one.aligned_to_now and one.trigger["kind"] == "every"]
+        undecided = self._undecided_pause_ends() if len(from_now) == len(self._policies) else set()
         for cursor in sorted({schedule.cursor, *(row.cursor for row in self._adjustments)}):
             is_carried = cursor > last or any(plan is not None and plan.has(cursor + 1) for plan in plans)
             is_carried = is_carried or cursor in kept
             # An edit may replace what was due and not yet decided, because no instance could run it.
             is_carried = is_carried or any(self._is_interval_after(cursor + 1, one) for one in from_now)
-            if not is_carried and not known.intersection((cursor - 1, cursor, cursor + 1)):
+            is_known = cursor not in undecided and known.intersection((cursor - 1, cursor, cursor + 1))
+            if not is_carried and not is_known:
                 yield cursor
+
+    def _undecided_pause_ends(self) -> set[int]:
+        """The ends of the schedule's own pauses at which nothing else is recorded.
+
+        With `align: now` an occurrence is due at the very end of a pause, so that only its row moves the
+        cursor there.
+        """
+        ends = {row.until for row in self._adjustments if row.kind in ("pause", "hint_pause") and row.until}
+        recorded = {row.at for row in self._adjustments} | {at for at, _ in self._policies}
+        recorded.update(line.at for line in self._view.audit.get(self._schedule.id, ()))
+        recorded.update(at for row in self._rows for at in (row.planned_at, row.last_of) if at)
+        return ends - recorded - set(self._run_times)
 
     def _kept_by_cadence(self) -> set[int]:
         """The cursors of streaks that a success by hand ended, just before the instant of the cadence.
