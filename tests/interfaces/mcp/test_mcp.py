@@ -26,8 +26,8 @@ from timewright.interfaces.mcp import make_server
 from timewright.interfaces.mcp.confirm import VALID_FOR, Confirmations, shared_confirmations
 from timewright.interfaces.mcp.prompts import PROMPTS
 from timewright.interfaces.mcp.server import mcp_tool
-from timewright.interfaces.mcp.tools import is_idempotent, tools_for
-from timewright.interfaces.mcp.toolsets import parse_toolsets
+from timewright.interfaces.mcp.tools import is_idempotent, tool_name, tools_for
+from timewright.interfaces.mcp.toolsets import find_operations, parse_toolsets
 from timewright.operations import Operation, operations
 from timewright.operations.access.auth_cache import AuthCache
 from timewright.operations.access.callers import ALL_SCOPES, Caller
@@ -169,9 +169,9 @@ def test_every_operation_is_in_one_toolset_and_every_property_has_an_example() -
     assert len(create.input_schema["properties"]) <= 12
 
 
-def test_the_default_toolset_refuses_another_tool_and_names_its_toolset(harness: OperationsHarness) -> None:
+def test_a_chosen_toolset_refuses_another_tool_and_names_its_toolset(harness: OperationsHarness) -> None:
     async def telling() -> Any:
-        async with Client(make_server(lambda _: harness.context)) as client:
+        async with Client(make_server(lambda _: harness.context, tools="core")) as client:
             listed = await client.list_tools()
             found = await client.call_tool("find_operation", {"query": "renew the lease of a queue entry"})
             refused = await client.call_tool("schedule_backfill", {"schedule": "orders-poll"})
@@ -189,6 +189,45 @@ def test_the_default_toolset_refuses_another_tool_and_names_its_toolset(harness:
     assert refused.is_error
     assert "--tools core,operate" in refused.content[0].text
     assert made.structured_content["schedule"]["grace"] == "5m"
+
+
+def test_without_a_choice_a_tool_that_is_not_listed_is_found_with_its_fields_and_called(
+    harness: OperationsHarness,
+) -> None:
+    async def telling() -> Any:
+        async with Client(make_server(lambda _: harness.context)) as client:
+            listed = await client.list_tools()
+            found = await client.call_tool("find_operation", {"query": "put a message into a queue"})
+            added = await client.call_tool("queue_add", {"queue": "mail", "payload": {"to": "dora"}})
+            return [tool.name for tool in listed.tools], found, added
+
+    names, found, added = asyncio.run(telling())
+    best = found.structured_content["operations"][0]
+    assert best["tool"] == "queue_add"
+    assert "queue_add" not in names
+    assert best["fields"]["queue"].startswith("required: ")
+    assert "not_before" in best["fields"]
+    assert not added.is_error
+
+
+@pytest.mark.parametrize(
+    ("task", "tool"),
+    [
+        ("list what is going to run in the next three hours", "now"),
+        ("explain a cron expression and show its next fire times", "schedule_next"),
+        ("skip the next two occurrences", "schedule_skip"),
+        ("stop a running job", "run_cancel"),
+        ("retry all failed runs", "run_retry-failures"),
+        ("list failed runs by cause", "run_failures"),
+        ("run past days again", "schedule_backfill"),
+        ("create a calendar with holidays", "calendar_put"),
+        ("send an event to a waiting workflow", "workflow_signal"),
+        ("set a secret", "secret_set"),
+        ("pause everything", "pause"),
+    ],
+)
+def test_the_first_tool_that_is_found_fits_the_task(task: str, tool: str) -> None:
+    assert tool_name(find_operations(task)[0]) == tool
 
 
 def test_an_unknown_toolset_is_refused(harness: OperationsHarness) -> None:

@@ -95,10 +95,11 @@ def test_a_retry_reuses_the_run_and_increases_the_fence(harness: OperationsHarne
     assert (done["state"], done["fence"]) == ("succeeded", 2)
 
 
-def test_only_a_reset_releases_a_parked_run(harness: OperationsHarness) -> None:
-    with pytest.raises(NotAllowed):
-        harness.ask("run retry", run=PARKED_RUN)
-    back = harness.ask("run reset", run=PARKED_RUN, reason="mailbox mended")["run"]
+@pytest.mark.parametrize("operation", ["run reset", "run retry"])
+def test_a_reset_or_a_retry_by_a_named_actor_releases_a_parked_run(
+    harness: OperationsHarness, operation: str
+) -> None:
+    back = harness.ask(operation, run=PARKED_RUN, reason="mailbox mended")["run"]
     assert (back["state"], back["attempts"]) == ("ready", 0)
     (fact,) = harness.facts
     assert isinstance(fact, RunReset)

@@ -156,7 +156,8 @@ def _combine_shorthand(payload: dict[str, Any]) -> dict[str, Any]:
     """Combine shorthand fields: a call with its arguments, retry as a number, lease as a duration."""
     combined = dict(payload)
     if "args" in combined:
-        combined["call"] = {"name": combined.get("call", ""), "args": combined.pop("args")}
+        named = {"name": combined["call"]} if "call" in combined else {}
+        combined["call"] = {**named, "args": combined.pop("args")}
     if isinstance(combined.get("retry"), int) and "max_attempts" not in combined:
         combined["max_attempts"] = combined.pop("retry")
     if isinstance(combined.get("lease"), str):

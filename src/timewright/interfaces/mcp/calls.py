@@ -14,18 +14,21 @@ from timewright.errors import InvalidInput, NotFound
 from timewright.interfaces.mcp.confirm import Confirmations
 from timewright.interfaces.mcp.tools import (
     DEFAULT_PAGE_ROWS,
+    describe_fields,
     is_destructive,
     is_list,
     operation_named,
     tool_name,
     tools_for,
 )
-from timewright.interfaces.mcp.toolsets import FIND_OPERATION, find_operations, toolset_of
+from timewright.interfaces.mcp.toolsets import FIND_OPERATION, find_operations, is_usable, toolset_of
 from timewright.operations import Operation, OperationContext
 from timewright.operations.health.overdue import lacks_engine
 from timewright.operations.idempotency import IdempotencyCleanup
 from timewright.operations.text_safety import MAX_TEXT_CHARS, find_cut_mark, sanitize
 
+# Of the tools that are found for a task, at most these are told with their fields.
+MAX_WITH_FIELDS = 3
 NO_ENGINE = "note: no instance is running, so nothing starts before a person runs: timewright up"
 
 
@@ -38,7 +41,7 @@ class ToolAnswer(Struct, frozen=True):
 
 
 class ToolCalls:
-    """Calls tools: only listed ones, with confirmations, and with texts that are safe to show."""
+    """Calls the tools of some toolsets, with confirmations, and with texts that are safe to show."""
 
     def __init__(self) -> None:
         self._cleanup = IdempotencyCleanup()
@@ -54,7 +57,7 @@ class ToolCalls:
     ) -> ToolAnswer:
         """Call a tool, or raise why not."""
         if tool == FIND_OPERATION:
-            return _find(arguments)
+            return _find(context, arguments, toolsets)
         _check_listed(tool, toolsets)
         operation = operation_named(tool)
         if operation is None or operation.scope not in context.caller.scopes:
@@ -111,11 +114,30 @@ def _request(operation: Operation[Any], arguments: Mapping[str, Any]) -> dict[st
     return request
 
 
-def _find(arguments: Mapping[str, Any]) -> ToolAnswer:
-    """Answer which operations fit a question."""
-    answer = {"operations": find_operations(str(arguments.get("query", "")))}
-    note = "start timewright mcp with --tools NAME, or use /mcp?tools=NAME, to have another toolset"
-    return ToolAnswer([to_json(answer), note], answer)
+def _find(context: OperationContext, arguments: Mapping[str, Any], toolsets: frozenset[str]) -> ToolAnswer:
+    """Answer which tools fit a task, with their fields."""
+    usable = [
+        one for one in find_operations(str(arguments.get("query", ""))) if is_usable(one, context.caller)
+    ]
+    found = [
+        {
+            "tool": tool_name(one),
+            "does": one.summary,
+            "toolset": toolset_of(one),
+            **({"fields": describe_fields(one)} if rank < MAX_WITH_FIELDS else {}),
+        }
+        for rank, one in enumerate(usable)
+    ]
+    chosen = ",".join(sorted(toolsets))
+    note = (
+        "call a tool by its name, also one that is not listed; if your client calls only listed ones, start"
+    )
+    if not {toolset_of(one) for one in usable} <= toolsets:
+        note = f"this connection has only the tools of {chosen}; for others, start"
+    answer = {"operations": found}
+    return ToolAnswer(
+        [to_json(answer), f"{note} timewright mcp with --tools NAME, or use /mcp?tools=NAME"], answer
+    )
 
 
 def _check_listed(tool: str, toolsets: frozenset[str]) -> None:

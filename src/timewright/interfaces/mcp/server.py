@@ -23,7 +23,7 @@ from timewright.interfaces.mcp.confirm import Confirmations, NotConfirmed, share
 from timewright.interfaces.mcp.elicitation import ask_for_confirmation
 from timewright.interfaces.mcp.tasks import add_task_methods, as_task, supports_tasks
 from timewright.interfaces.mcp.tools import ToolDescription, tools_for
-from timewright.interfaces.mcp.toolsets import CORE, parse_toolsets
+from timewright.interfaces.mcp.toolsets import parse_toolsets
 from timewright.operations import OperationContext
 from timewright.operations.access.callers import Caller
 from timewright.operations.text_safety import sanitize
@@ -51,14 +51,15 @@ INSTRUCTIONS = (
 
 
 def make_server(
-    context_provider: ContextProvider, *, tools: str = CORE, caller: Caller | None = None
+    context_provider: ContextProvider, *, tools: str = "", caller: Caller | None = None
 ) -> Server[Any]:
     """Return an MCP server whose tools are the operations of some toolsets.
 
+    If none is chosen, `core` is listed, and the other tools can be called too.
     While there is no context, because there is no store, the tools of `caller` are listed: a call of one of
     them says what is missing.
     """
-    handlers = _Handlers(context_provider, parse_toolsets(tools), caller)
+    handlers = _Handlers(context_provider, tools, caller)
     server: Server[Any] = Server(
         "timewright",
         version=package_version(),
@@ -82,12 +83,11 @@ def make_server(
 class _Handlers:
     """The request handlers; their only state is the signing key of the confirmations on stdio."""
 
-    def __init__(
-        self, context_provider: ContextProvider, toolsets: frozenset[str], caller: Caller | None
-    ) -> None:
+    def __init__(self, context_provider: ContextProvider, tools: str, caller: Caller | None) -> None:
         self._caller = caller
         self._context_provider = context_provider
-        self._toolsets = toolsets
+        self._chosen = tools
+        parse_toolsets(tools)
         self._own_confirmations = Confirmations()
         self._calls = ToolCalls()
 
@@ -99,7 +99,7 @@ class _Handlers:
                 if self._caller is None:
                     raise
                 caller = self._caller
-            listed = tools_for(caller, self._toolsets_of(ctx))
+            listed = tools_for(caller, parse_toolsets(self._chosen_by(ctx)))
             return types.ListToolsResult(tools=[mcp_tool(one) for one in listed])
 
     async def call_tool(self, ctx: Any, params: types.CallToolRequestParams) -> Any:
@@ -110,7 +110,10 @@ class _Handlers:
             tests = _StartedTests()
             context = replace(context, on_test_started=tests.add)
             call = partial(
-                self._calls.call, context, toolsets=self._toolsets_of(ctx), confirmations=confirmations
+                self._calls.call,
+                context,
+                toolsets=parse_toolsets(self._chosen_by(ctx) or "all"),
+                confirmations=confirmations,
             )
             arguments = params.arguments or {}
             if needs_confirmation(params.name, arguments):
@@ -165,10 +168,10 @@ class _Handlers:
         with _as_protocol_error():
             return prompts.render_prompt(params.name, params.arguments or {})
 
-    def _toolsets_of(self, ctx: Any) -> frozenset[str]:
-        """The toolsets that a client chose: over HTTP by `/mcp?tools=core,operate`."""
+    def _chosen_by(self, ctx: Any) -> str:
+        """The toolsets that were chosen: over HTTP by `/mcp?tools=core,operate`; empty if none."""
         chosen = ctx.request.query_params.get("tools") if ctx.request is not None else None
-        return parse_toolsets(chosen) if chosen else self._toolsets
+        return chosen or self._chosen
 
     async def read_context(self, ctx: Any) -> OperationContext:
         """The operation context of a request."""

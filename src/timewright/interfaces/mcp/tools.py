@@ -10,7 +10,14 @@ from typing import Any
 from msgspec import Struct
 
 from timewright.interfaces.cli.option_help import help_for
-from timewright.interfaces.mcp.toolsets import FIND_OPERATION, MORE_FIELDS, SHOWN_FIELDS, TOOLSETS, is_listed
+from timewright.interfaces.mcp.toolsets import (
+    CORE,
+    FIND_OPERATION,
+    MORE_FIELDS,
+    SHOWN_FIELDS,
+    TOOLSETS,
+    is_listed,
+)
 from timewright.operations import Operation, operations
 from timewright.operations.access.callers import Caller
 from timewright.operations.json_schemas import Schema, answer_schema, request_schema
@@ -68,7 +75,7 @@ CORE_HELP = {
     "until": "instant, e.g. tomorrow 8am",
     "zone": "time zone, e.g. Europe/Berlin",
     "note": "text that is the result, e.g. water the plants",
-    "call": "registered function, e.g. reports.send",
+    "call": 'registered function, e.g. reports.send or {"name":"reports.send","args":{"day":1}}',
     "schedule run payload": 'ctx.payload of the function; its arguments stay, e.g. {"day":"2026-03-09"}',
     "http": "request, e.g. POST https://example.com/hook",
     "workflow": "stored workflow, e.g. nightly-load",
@@ -130,6 +137,16 @@ def is_list(operation: Operation[Any]) -> bool:
     return issubclass(operation.request_type, ListRequest)
 
 
+def describe_fields(operation: Operation[Any]) -> dict[str, str]:
+    """Return what each field of a tool is; required ones say so."""
+    schema = _tool(operation.name).input_schema
+    required = schema.get("required", [])
+    return {
+        name: f"required: {field['description']}" if name in required else field["description"]
+        for name, field in schema["properties"].items()
+    }
+
+
 @functools.cache
 def _by_tool() -> dict[str, Operation[Any]]:
     return {tool_name(operation): operation for operation in operations}
@@ -143,7 +160,7 @@ def _tool(name: str) -> ToolDescription:
     if operation.name in MORE_FIELDS:
         description += f" Also accepts: {', '.join(MORE_FIELDS[operation.name])}."
     if is_destructive(operation):
-        description += " First with dry_run: the answer shows the changes and gives the token for confirm."
+        description += " First with dry_run: the answer has the token for confirm."
     return ToolDescription(
         name=tool_name(operation),
         title=f"{operation.verb} {operation.noun}".strip().capitalize(),
@@ -159,14 +176,17 @@ def _tool(name: str) -> ToolDescription:
 
 @functools.cache
 def _find_tool() -> ToolDescription:
-    sets = "; ".join(f"{name}: {about}" for name, about in TOOLSETS.items())
+    others = ", ".join(about for name, about in TOOLSETS.items() if name != CORE)
     return ToolDescription(
         name=FIND_OPERATION,
         title="Find an operation",
-        description=f"Name the tools for a task and the toolset of each; calls nothing. Toolsets: {sets}.",
+        description=(
+            "Find the tool for a task that no listed tool does, with its fields; then call it by its name."
+            f" There are tools for: {others}."
+        ),
         input_schema={
             "type": "object",
-            "properties": {"query": {"type": "string", "description": "the task, e.g. cancel a run"}},
+            "properties": {"query": {"type": "string", "description": "the task, e.g. add to a queue"}},
             "required": ["query"],
         },
         output_schema={"type": "object", "properties": {"operations": {"type": "array"}}},

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
-from collections.abc import Mapping, Sequence
-from difflib import SequenceMatcher
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -18,13 +19,48 @@ CORE = "core"
 TOOLSETS: Mapping[str, str] = MappingProxyType(
     {
         CORE: "create, change, run and explain schedules; reminders",
-        "operate": "runs, queues, workflows, groups, health",
+        "operate": "what runs next, queues, workflows, groups, health",
         "plan": "hints, analyses, calendars, budgets, limits, forecasts, counts over time, files",
         "admin": "keys, sessions, secrets, namespaces, audit, channels, pauses of the installation",
     }
 )
 FIND_OPERATION = "find_operation"
 MAX_FOUND = 5
+_ENDING = re.compile(r"(?<=[a-z]{3})(?:ning|ting|ing|ies|es|ed|s|y|e)$")
+_EMPTY_WORDS = frozenset(
+    {"and", "are", "but", "for", "from", "has", "have", "into", "its", "that", "the", "their", "them", "this"}
+    | {
+        "was",
+        "what",
+        "when",
+        "which",
+        "will",
+        "with",
+        "you",
+        "your",
+        "please",
+        "give",
+        "all",
+        "not",
+        "before",
+    }
+)
+# Words of a task, and words of the operations that mean the same; all without their endings.
+_OTHER_WORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "put": ("add",), "insert": ("add",), "enqueu": ("add", "queu"), "messag": ("entr", "payload"),
+        "mail": ("entr",), "item": ("entr",), "job": ("schedul",), "task": ("schedul",),
+        "remov": ("delet",), "kill": ("cancel",), "abort": ("cancel",), "stop": ("cancel", "paus"),
+        "upcom": ("now", "next"), "soon": ("now", "upcom"), "go": ("now", "upcom"),
+        "hour": ("horizon", "upcom"), "fir": ("occurrenc", "next"), "cron": ("trigger", "next"),
+        "express": ("trigger",), "mean": ("trigger",), "slack": ("channel", "creat"),
+        "error": ("fail",), "broken": ("fail",), "problem": ("doctor", "incident"), "holiday": ("calendar",),
+        "worker": ("instanc",), "output": ("log",), "past": ("backfill",), "redo": ("retr",),
+        "stuck": ("park",), "postpon": ("mov",), "delay": ("mov", "snooz"), "notif": ("channel",),
+        "alert": ("channel", "incident"),
+        "undo": ("restor",), "history": ("revision", "list"), "late": ("overdu",), "chang": ("updat",),
+    }
+)  # fmt: skip
 
 # The fields that a core tool shows; the tool accepts all fields of the operation.
 CORE_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -34,31 +70,31 @@ CORE_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "description", "dry_run",
         ),
         "schedule get": ("schedule",),
-        "schedule list": ("state", "tag", "name_starts", "limit", "cursor"),
+        "schedule list": ("state", "tag", "name_starts", "limit"),
         "schedule update": (
-            "schedule", "every", "cron", "zone", "note", "http", "overlap", "description", "reason",
-            "dry_run",
+            "schedule", "every", "cron", "zone", "note", "call", "http", "overlap", "reason", "dry_run",
         ),
         "schedule archive": ("schedule", "reason", "dry_run"),
         "schedule pause": ("schedule", "until", "reason"),
         "schedule resume": ("schedule", "reason"),
         "schedule run": ("schedule", "at", "payload", "reason"),
-        "schedule skip": ("schedule", "count", "reason", "dry_run"),
         "schedule explain": ("schedule", "at"),
-        "run list": ("schedule", "state", "since", "limit", "cursor"),
+        "run list": ("schedule", "state", "since", "limit"),
         "run get": ("run",),
+        "run cancel": ("run", "reason", "dry_run"),
         "run retry": ("run", "reason"),
         "reminder set": ("text", "at", "after", "every", "cron", "zone"),
     }
 )  # fmt: skip
 # Further fields that agents need often: the description of the tool names them, which costs fewer tokens.
 _MORE_OF_A_SCHEDULE = (
-    "after", "rrule", "max_attempts", "backoff", "time_limit", "start_at", "end_at", "max_runs", "tags",
+    "after (name of a schedule; with delay, on)", "rrule", "max_attempts (with the first)", "backoff",
+    "time_limit", "start_at", "end_at", "max_runs", "tags",
 )  # fmt: skip
 MORE_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "schedule create": _MORE_OF_A_SCHEDULE,
-        "schedule update": ("at", "call", *_MORE_OF_A_SCHEDULE),
+        "schedule update": ("at", *_MORE_OF_A_SCHEDULE),
     }
 )
 # A preview takes every field of a schedule; these decide when it runs.
@@ -112,7 +148,12 @@ def parse_toolsets(text: str) -> frozenset[str]:
 
 def is_listed(operation: Operation[Any], caller: Caller, toolsets: frozenset[str]) -> bool:
     """Whether a client sees an operation: it is in a toolset, and the caller may ever use it."""
-    return toolset_of(operation) in toolsets and operation.scope in caller.scopes and not _never(operation)
+    return toolset_of(operation) in toolsets and is_usable(operation, caller)
+
+
+def is_usable(operation: Operation[Any], caller: Caller) -> bool:
+    """Whether the caller may ever use an operation."""
+    return operation.scope in caller.scopes and not _never(operation)
 
 
 def _never(operation: Operation[Any]) -> bool:
@@ -125,31 +166,36 @@ def _never(operation: Operation[Any]) -> bool:
     )
 
 
-def find_operations(query: str) -> list[dict[str, str]]:
-    """Return the operations that fit a question best, with the toolset that has each."""
-    words = _words(query)
-    scored = sorted(((_score(words, one), one.name) for one in operations), reverse=True)
-    found = [operations[name] for score, name in scored[:MAX_FOUND] if score > 0]
-    return [
-        {"tool": one.name.replace(" ", "_"), "does": one.summary, "toolset": toolset_of(one)} for one in found
-    ]
+def find_operations(query: str) -> list[Operation[Any]]:
+    """Return the operations that fit a task best."""
+    asked = {near for word in _words(query) for near in (word, *_OTHER_WORDS.get(word, ()))}
+    scored = sorted(((_score(asked, one.name), one.name) for one in operations), reverse=True)
+    return [operations[name] for score, name in scored[:MAX_FOUND] if score > 0]
 
 
-def _score(words: Sequence[str], operation: Operation[Any]) -> float:
-    """How well words fit an operation: its name counts more than its summary."""
-    name, summary = operation.name.split(), _summary_words(operation.name)
-    total = 0.0
-    for word in words:
-        near_name = max((SequenceMatcher(None, word, one).ratio() for one in name), default=0.0)
-        near_text = max((SequenceMatcher(None, word, one).ratio() for one in summary), default=0.0)
-        total += (2 * near_name if near_name > 0.8 else 0.0) + (near_text if near_text > 0.8 else 0.0)
-    return total
+def _score(asked: Iterable[str], name: str) -> float:
+    """How well words fit an operation: rare words count more, those of its name most."""
+    weights, rarity = _word_weights(name), _rarity()
+    return sum(weights[word] * rarity[word] for word in asked if word in weights)
 
 
 @functools.cache
-def _summary_words(name: str) -> tuple[str, ...]:
-    return tuple(_words(operations[name].summary))
+def _word_weights(name: str) -> Mapping[str, float]:
+    """The words of an operation: its name, its summary and its fields."""
+    operation = operations[name]
+    weights = dict.fromkeys(_words(" ".join(operation.request_type.__struct_fields__).replace("_", " ")), 0.5)
+    weights |= dict.fromkeys(_words(operation.summary), 1.0)
+    return weights | dict.fromkeys(_words(name.replace("-", " ")), 2.0)
+
+
+@functools.cache
+def _rarity() -> Mapping[str, float]:
+    """The logarithm of how many operations there are for each that has the word."""
+    found = Counter(word for one in operations for word in _word_weights(one.name))
+    return {word: math.log(len(list(operations)) / count) for word, count in found.items()}
 
 
 def _words(text: str) -> list[str]:
-    return re.findall(r"[a-z]{3,}", text.lower()[:500])
+    """Return the words of a text without their endings, so that `running` finds `runs`."""
+    words = re.findall(r"[a-z]{3,}", text.lower()[:500])
+    return [_ENDING.sub("", word) or word for word in words if word not in _EMPTY_WORDS]

@@ -191,8 +191,9 @@ def cancel_run(context: OperationContext, tx: Transaction, request: RunAction) -
 
 @operations.write("run retry", scope="trigger", examples=({"run": FAILED_RUN},))
 def retry_run(context: OperationContext, tx: Transaction, request: RetryRun) -> RunDetail:
-    """Retry a failed or cancelled run: the same run continues with a higher fence.
+    """Retry a failed, parked or cancelled run: the same run continues with a higher fence.
 
+    A parked run is reset: it has all its attempts again.
     A step is retried with its workflow: steps that succeeded stay, unless `from_step` is given.
     """
     if request.input and needs_approval(context):
@@ -202,8 +203,10 @@ def retry_run(context: OperationContext, tx: Transaction, request: RetryRun) -> 
             rule="a person approved the workflow with the input that its steps are given",
             fix=f"run retry {request.run} without input, or ask a person",
         )
-    from_step = request.from_step or bool(request.input)
-    return _change(context, tx, request, partial(_reopen_from_step, request.input) if from_step else reopen)
+    if request.from_step or request.input:
+        return _change(context, tx, request, partial(_reopen_from_step, request.input))
+    is_parked = find_run(tx, context.namespace, request.run).state is RunState.PARKED
+    return _change(context, tx, request, reset if is_parked else reopen)
 
 
 @operations.write("run reset", scope="trigger", examples=({"run": PARKED_RUN, "reason": "mailbox mended"},))

@@ -38,9 +38,9 @@ def mcp(_: click.Group) -> click.Command:
     )
     tools = Option(
         ["--tools"],
-        default="core",
-        show_default=True,
-        help="Toolsets the client sees: core, operate, plan, admin, or all; several with commas.",
+        default="",
+        help="Toolsets the client sees and may call: core, operate, plan, admin, or all; several with commas."
+        " Without it the client sees core and may call all.",
     )
     return process_command("mcp", _serve, [option, tools], help=str(mcp.__doc__))
 
