@@ -228,6 +228,19 @@ def test_a_retry_is_not_started_after_the_deadline_either(bench: LedgerHarness) 
     assert bench.outcomes_of(job) == [(1, "deadline"), (2, "ready")]
 
 
+def test_a_deadline_that_passes_while_the_lock_is_awaited_holds_too(bench: LedgerHarness) -> None:
+    """Dense seed 120000125: under a limit, a lease begins when the lock is granted."""
+    limit(bench, 1)
+    job = bench.schedule(trigger=Once(at(1)), deadline=MINUTE, limits=("api",))
+    bench.move_to(1)
+    bench.admit()
+    bench.move_to(3)
+    late = lease_ready(bench.store, ids=bench.ids, holder="h", capacity=10, now=at(1))
+    assert (late.leases, late.more) == ((), True)
+    assert bench.lease() == []
+    assert bench.outcomes_of(job) == [(1, "deadline")]
+
+
 def test_ageing_applies_only_to_queues_that_set_it(bench: LedgerHarness) -> None:
     ceiling(bench, 1, ageing=MINUTE)
     ceiling(bench, 1, namespace="other")

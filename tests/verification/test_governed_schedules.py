@@ -178,3 +178,20 @@ def test_an_edit_after_a_skipped_instant_plans_from_the_edit() -> None:
     planned = [run.planned_at for run in bench.runs("j")]
     assert planned == [at("12:10:00"), at("12:30:00"), at("12:35:00")]
     assert alarms(bench) == []
+
+
+def test_an_edit_takes_over_a_backlog_that_a_limit_carries() -> None:
+    """Dense seed 120000014: the next time is due, and was decided under the edit, not at its instant."""
+    bench = Bench()
+    terms = {"adaptive": True, "catch_up": "all", "catch_up_limit": 2, "overlap": "queue"}
+    bench.call("schedule create", name="j", call="x", cron="*/3 * * * *", lease={"length": "1d"}, **terms)
+    bench.target.script("j", succeed(after="3h"))
+    bench.advance("3m")
+    bench.clock.advance("97m")
+    bench.advance("1s")
+    bench.call("schedule update", schedule="j", every="1h")
+    bench.tick()
+    next_at = bench.progress("j").next_at
+    assert next_at is not None
+    assert next_at <= bench.now
+    assert alarms(bench) == []

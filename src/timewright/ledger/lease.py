@@ -216,9 +216,11 @@ def _lease(tx: Transaction, request: _LeaseRequest) -> LeaseResult:
     facts = [*paused, *facts]
     limits = tx.get_limits((key for run in fit for key in run.limit_keys), lock=True)
     limited_at = _granted_at(tx, request, fit)
-    # What is due is decided by `now`, as in the reads above; limits are counted by the store's own time.
+    # What is due is decided by `now`, as in the reads above; limits are counted by the store's own time, at
+    # which a deadline may have passed: the next leasing ends such a run.
+    late = {run.id for run in fit if _is_past_deadline(run, terms, now=limited_at)}
     plan = plan_leases(
-        [run for run in fit if run.fire_at <= request.now],
+        [run for run in fit if run.fire_at <= request.now and run.id not in late],
         limits=limits,
         capacity=request.capacity,
         ageing=_ageing(policies),
@@ -235,7 +237,7 @@ def _lease(tx: Transaction, request: _LeaseRequest) -> LeaseResult:
         record_charges(tx, spending.charges, granted=granted)
         facts += defer_runs(tx, spending.deferred, now=request.now)
     lacks_capacity = any(waiting.reason is WaitReason.CAPACITY for waiting in plan.waiting)
-    more = lacks_capacity or len(granted) < len(plan.leases) or len(fit) < len(ready)
+    more = lacks_capacity or len(granted) < len(plan.leases) or len(fit) < len(ready) or bool(late)
     found = _build_result(granted, terms, now=request.now, more=more, facts=facts)
     schedules = {one.schedule.id: one.schedule for one in terms.values() if one.schedule is not None}
     told = deliver_facts(tx, found.facts, schedules, now=request.now)
@@ -307,15 +309,12 @@ def _remove_unstartable(
     """
     late, unreadable, needy = [], [], []
     for run in ready:
-        one = terms[run.id]
-        schedule = one.schedule
-        if not one.readable:
+        schedule = terms[run.id].schedule
+        if not terms[run.id].readable:
             unreadable.append(run)
-        elif schedule is None:
-            continue
-        elif schedule.deadline is not None and now - run.planned_at > schedule.deadline:
+        elif _is_past_deadline(run, terms, now=now):
             late.append(run)
-        elif schedule.needs:
+        elif schedule is not None and schedule.needs:
             needy.append(run)
     ends = [
         *(_ended(run, RunEvent.SKIP, Reason.DEADLINE, now=now) for run in late),
@@ -332,6 +331,12 @@ def _remove_unstartable(
         tx, [(e.run, terms[e.run.id].schedule) for e in ends if e.run.id in changed], now=now
     )
     return [run for run in ready if run.id not in removed], facts
+
+
+def _is_past_deadline(run: Run, terms: Mapping[str, RunTerms], *, now: datetime) -> bool:
+    schedule = terms[run.id].schedule
+    deadline = schedule.deadline if schedule is not None else None
+    return deadline is not None and now - run.planned_at > deadline
 
 
 def _ended(run: Run, event: RunEvent, reason: Reason, *, now: datetime) -> RunChange:

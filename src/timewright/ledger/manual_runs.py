@@ -350,8 +350,10 @@ def _skip_occurrence(
     verdicts: list[Drop | Skip] = [*displaced_drops(moved, source=baseline_source(schedule.trigger)), skip]
     rows: list[Run] = []
     for verdict in verdicts:
-        # The id contains the planned instant, so that runs sort by it.
-        run_id = ids.new("run", now=verdict.planned_at)
+        # The id contains the planned instant, so that runs sort by it; of a row for several, the last one, so
+        # that it is not pruned before them.
+        last = verdict.last_of if isinstance(verdict, Drop) else verdict.planned_at
+        run_id = ids.new("run", now=last)
         previous = rows[-1].id if rows else record.last_run
         row = build_schedule_run(schedule, verdict, run_id=run_id, now=now, previous=previous)
         rows.append(replace(row, made_by=by.name))

@@ -193,10 +193,10 @@ def _revise(
     if was_failing is not is_failing:
         kind = AdjustmentKind.FAILING if is_failing else AdjustmentKind.RECOVERED
         tx.add_adjustments([by.adjustment(record, kind, now=now, cursor=progress.cursor)])
-    elif progress.replaced_after is not None and not is_failing:
-        # What is still open after a streak is the new plan's.
-        cursor = progress.replaced_after
-        tx.add_adjustments([by.adjustment(record, AdjustmentKind.RECOVERED, now=now, cursor=cursor)])
+    elif (cursor := progress.replaced_after) is not None:
+        # What is still open after a streak is the new plan's; a streak since then ends and begins again.
+        kinds = [AdjustmentKind.RECOVERED] * (1 + is_failing) + [AdjustmentKind.FAILING] * is_failing
+        tx.add_adjustments([by.adjustment(record, kind, now=now, cursor=cursor) for kind in kinds])
     facts = [*facts, changed_fact(after, "updated", by.name, now=now)]
     facts += replanned_facts(after, record.progress, progress, now=now)
     return ChangeResult(schedule=after, progress=progress, facts=tuple(facts))

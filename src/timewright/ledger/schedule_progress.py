@@ -14,9 +14,12 @@ from timewright.core.run.admission import InFlightCounts
 from timewright.core.run.replaced import at_reopened, has_reopened, keep_reopened
 from timewright.core.schedule.adjustments import AdjustmentKind
 from timewright.core.schedule.decision import Decision, Source
-from timewright.core.schedule.due import replaced_at
+from timewright.core.schedule.due import is_planned_by_trigger, replaced_at
 from timewright.core.schedule.governor import (
     count_to,
+    counts_from_last_start,
+    is_in_streak,
+    is_requested,
     is_trigger_only,
     last_base,
     max_early,
@@ -62,6 +65,10 @@ def progress_when_revised(
     """The progress after an edit: decisions stay; the new definition holds from the first open instant."""
     _check_calendar(schedule, calendars, now=now)
     before = record.progress
+    if is_in_streak(schedule, before) and not is_in_streak(record.schedule, before):
+        # A cadence that an edit adds decides from the edit on, also after earlier failures.
+        before = replace(before, failing_since=now)
+        record = replace(record, progress=before)
     if has_reopened(record.schedule, before):
         # The first open instant lies before the cursor, and so does the start of the new plan.
         record = replace(record, progress=at_reopened(before))
@@ -78,7 +85,10 @@ def progress_when_revised(
         return progress if begins is None else replace(progress, cursor=begins)
     looks_from = now if progress.next_at is None else min(now, progress.next_at - _MICROSECOND)
     progress = replace(progress, cursor=_cursor_after_edit(record, schedule, at=looks_from, now=now))
-    progress = _plan(schedule, progress, calendars, now=looks_from)
+    if _is_due(progress, now=now) and is_requested(progress.source, progress.trail):
+        # A limit carries over an instant that a hint decided.
+        return progress
+    progress = _plan_from(schedule, progress, calendars, now=looks_from)
     return finish_if_nothing_left(schedule, progress, in_flight=record.in_flight)
 
 
@@ -191,7 +201,7 @@ def as_paused(progress: ScheduleProgress, *, now: datetime) -> ScheduleProgress:
         return progress
     next_schedule_state(progress.state, ScheduleEvent.RESUME)
     began = progress.paused_at or progress.cursor
-    return replace(progress, state=ScheduleState.PAUSED, paused_at=began)
+    return replace(progress, state=ScheduleState.PAUSED, source=Source.PAUSED, paused_at=began)
 
 
 def check_adaptive(schedule: Schedule) -> None:
@@ -275,6 +285,10 @@ def progress_without_hints(
         # The hint replaced the trigger's instants before now. A clamp counts from now.
         replaced_to = now if record.schedule.clamp.min else min(interval.expires_at, now) - _MICROSECOND
         progress = replace(progress, cursor=max(progress.cursor, replaced_to))
+    elif ended_pause is None and is_planned_by_trigger(progress):
+        # No hint decided the next time, so it stays, with the instants that a clamp moved to it.
+        decision = Decision(progress.next_at, progress.source or Source.MANUAL, progress.trail)
+        return apply_decision(record.schedule, progress, decision)
     if ended_pause is not None:
         # At the end of the pause, the next admission records its occurrences and plans the next time.
         return apply_decision(record.schedule, progress, Decision(now, Source.PAUSED))
@@ -297,6 +311,23 @@ def _plan(
     base = last_base(schedule, progress)
     decision = plan_next(schedule, progress, now=now, base=base, calendars=calendars.for_schedule(schedule))
     return apply_decision(schedule, count_to(schedule, progress, decision), decision)
+
+
+def _plan_from(
+    schedule: Schedule, progress: ScheduleProgress, calendars: CalendarLookup, *, now: datetime
+) -> ScheduleProgress:
+    """Plan a backlog from `now`: the trigger decides it until the start of a hint or a cadence after that."""
+    hint = progress.hints.interval if schedule.adaptive else None
+    starts = [hint.since or hint.created_at] if hint is not None else []
+    starts += [progress.failing_since] if is_in_streak(schedule, progress) else []
+    start = min((at for at in starts if at is not None), default=now)
+    if start <= now or counts_from_last_start(schedule):
+        return _plan(schedule, progress, calendars, now=now)
+    by_trigger = replace(progress, failures=0, hints=replace(progress.hints, interval=None))
+    planned = _plan(schedule, by_trigger, calendars, now=now)
+    if planned.next_at is not None and planned.next_at <= start:
+        return replace(planned, failures=progress.failures, hints=progress.hints)
+    return _plan(schedule, progress, calendars, now=start)
 
 
 def _is_due(progress: ScheduleProgress, *, now: datetime) -> bool:

@@ -12,13 +12,15 @@ from timewright.core.moments import HOUR, MINUTE, ZERO
 from timewright.core.policies.limits import Limit
 from timewright.core.policies.policies import Overlap, Retry
 from timewright.core.recurrence.triggers import Every, Manual, after
-from timewright.core.run.run import Failed, Outcome, Run, RunState
+from timewright.core.run.run import Failed, Outcome, Run, RunState, Succeeded
 from timewright.core.schedule.schedule import Schedule
 from timewright.core.schedule.upstream import EndKind, Need, UnmetAction
 from timewright.errors import InvalidInput, NotAllowed, NotFound
 from timewright.ledger.admission_batch import LocalCapacity
 from timewright.ledger.queues.limits import set_limit
 from timewright.ledger.replan import archive
+from timewright.ledger.run_ends import AttemptResult
+from timewright.ledger.settle import settle_results
 from timewright.ports.rows import RunsWithNeeds
 
 HOURLY = Every(HOUR, at(0))
@@ -111,6 +113,22 @@ def test_a_run_waits_for_its_needs_and_starts_when_they_are_met(bench: LedgerHar
     assert (run.schedule_id, run.reason, run.fire_at) == (report.id, "", at(70))
     bench.settle(run)
     assert bench.outcomes_of(report) == [(60, "succeeded")]
+
+
+def test_a_run_is_not_freed_before_its_instant_by_an_end_that_is_dated_before_it(
+    bench: LedgerHarness,
+) -> None:
+    """Dense seed 120000113: the end was dated, then the run was admitted, then the end was written."""
+    load = load_of(bench)
+    report = needing(bench, wait=30 * MINUTE)
+    bench.move_to(59)
+    made = bench.run_now(load, force=True)
+    (leased,) = [run for run in bench.lease() if run.id == made.id]
+    bench.move_to(60)
+    assert started(bench) == []
+    settle_results(bench.store, [AttemptResult(run=leased, outcome=Succeeded())], now=at(59.9))
+    (run,) = bench.runs(report)
+    assert (run.reason, run.fire_at) == ("", at(60))
 
 
 @pytest.mark.parametrize(

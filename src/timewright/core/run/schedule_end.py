@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from timewright.core.calendars import Calendar
 from timewright.core.policies.backoff import Steady
 from timewright.core.recurrence.triggers import After, Manual
-from timewright.core.run.replaced import at_reopened, reopen_replaced
+from timewright.core.run.replaced import at_reopened, has_reopened, reopen_replaced
 from timewright.core.run.run import Reason, Run, RunState
 from timewright.core.schedule.decision import Decision
 from timewright.core.schedule.due import replaced_at
@@ -19,6 +19,7 @@ from timewright.core.schedule.governor import (
     counts_from_last_start,
     follows_trigger,
     is_in_streak,
+    is_requested,
     plan_next,
     restart_interval,
 )
@@ -41,9 +42,10 @@ def settle_schedule(
     before, failures = progress, _consecutive_failures(progress, run)
     since = (before.failing_since if before.failures else now) if failures else None
     progress = replace(before, failures=failures, failing_since=since, last_finished_at=now)
-    if not before.failures and is_in_streak(schedule, progress):
+    if not before.failures and is_in_streak(schedule, progress) and progress.state is ScheduleState.ACTIVE:
         progress = _end_expired_hint(schedule, progress, now=now, calendars=calendars)
-    if is_in_streak(schedule, before) and not failures:
+    if is_in_streak(schedule, before) and not failures and not has_reopened(schedule, before):
+        # What an earlier success opened, and a limit carries over, stays open.
         is_open = progress.state is ScheduleState.ACTIVE and not run.dedupe_scope
         is_open = is_open and _ends_streak(schedule, before, progress, now=now)
         progress = reopen_replaced(progress, run) if is_open else replace(progress, replaced_after=None)
@@ -130,11 +132,14 @@ def _decide_at_settle(
         return None
     counts_from_run = follows_end or counts_from_last_start(schedule)
     if not counts_from_run:
+        is_due = after.next_at is not None and after.next_at <= now
+        if is_due and is_requested(after.source, after.trail):
+            # A hint decided it, whatever ends or has expired since.
+            return None
         if _ends_streak(schedule, before, after, now=now):
             # What came due during the run is decided by the next admission, so plan from the cursor.
             opened = at_reopened(replace(after, hints=after.hints.unexpired(now=now)))
             return plan_next(schedule, opened, now=opened.cursor, calendars=calendars)
-        is_due = after.next_at is not None and after.next_at <= now
         if is_due or not _is_governed(schedule, after):
             return None
     base = run.started_at if counts_from_last_start(schedule) or schedule.adaptive else None

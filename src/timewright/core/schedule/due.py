@@ -235,8 +235,12 @@ def _due_with_hints(
     if not by_trigger and progress.source is not Source.PAUSED and progress.next_at is not None:
         first = _first_instant(due)
         if first is None or progress.next_at < first:
-            source = progress.source or Source.AI_INTERVAL
-            requested.append(Decision(progress.next_at, source, progress.trail))
+            stands = Decision(progress.next_at, progress.source or Source.AI_INTERVAL, progress.trail)
+            if is_planned_by_trigger(progress) and stands.source in _CLAMPED:
+                # The hint did not change what the clamp decided before it, from which the next one counts.
+                due = list_clamped(schedule, progress, after, first=stands, until=until, calendars=calendars)
+            else:
+                requested.append(stands)
     if one_shot is not None and one_shot.at < one_shot.expires_at and not schedule.clamp.min:
         requested.append(Decision(one_shot.at, Source.AI_ONESHOT))
     is_ahead = progress.cursor > now + max_early(schedule)  # because a user skipped occurrences

@@ -208,8 +208,9 @@ def release_waiting(tx: Transaction, schedule_ids: Iterable[str], *, now: dateti
     waiting = [run for run in recorded if run.state is RunState.READY and waits_for_needs(run)]
     no_longer_waiting = {run.id for run in recorded} - {run.id for run in waiting}
     unmet = unmet_needs(tx, waiting, now=now)
+    # The upstream's end may be dated before the admission of a run that waited for it.
     released = [
-        RunChange(replace(run, fire_at=now, reason=""), run.state, run.fence)
+        RunChange(replace(run, fire_at=max(now, run.created_at), reason=""), run.state, run.fence)
         for run in waiting
         if run.id not in unmet
     ]

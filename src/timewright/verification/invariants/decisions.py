@@ -229,7 +229,7 @@ def _was_skipped_ahead(view: HistoryView, row: RunRow) -> bool:
     by_hand = row.state == "skipped" and row.planned_at in view.skipped_by_hand.get(row.schedule_id, set())
     # A skip by hand also records what the clamp moved to the skipped instant.
     by_hand = by_hand or (row.reason == "clamped" and row.created_at < row.planned_at)
-    return by_hand and any(row.created_at <= at < row.planned_at for at in edits)
+    return by_hand and any(row.created_at <= at < last_instant(row) for at in edits)
 
 
 def _was_replanned(view: HistoryView, event: SimulationEvent, highest: int) -> bool:

@@ -133,7 +133,7 @@ class DecisionTimes:
         if schedule.next_at is None or not is_decided or (schedule.wake_at or 0) <= now:
             return
         until = min(schedule.next_at, now + 1)
-        if schedule.next_at > self._latest_after(before, until=until, by=until):
+        if schedule.next_at > self._latest_after(before, until=until, by=now):
             yield before, schedule.next_at
 
     def stray_cursors(self) -> Iterator[int]:

@@ -118,9 +118,13 @@ def replaced_spans(
     spans: list[tuple[int, int]] = []
     if policy.adaptive:
         spans += view.interval_hints.get(schedule.id, ())
-        # A person who skips an instant that a hint requested passes the trigger's instants before it.
-        skips = [row for row in view.adjustments.get(schedule.id, ()) if row.kind in ("skip", "move")]
-        spans += [(row.at, row.planned_at) for row in skips if row.planned_at is not None]
+    # A person who skips an instant of a hint or of a cadence passes the trigger's instants before it.
+    is_failing = False
+    for row in view.adjustments.get(schedule.id, ()):
+        if row.kind in ("failing", "recovered", "resume"):
+            is_failing = row.kind == "failing" and policy.cadence != "none"
+        elif row.kind in ("skip", "move") and row.planned_at is not None and (policy.adaptive or is_failing):
+            spans.append((row.at, row.planned_at))
     if policy.cadence != "none":
         spans += view.streaks.get(schedule.id, ())
     return tuple(spans)

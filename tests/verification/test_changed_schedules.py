@@ -1,0 +1,260 @@
+"""Schedules that are edited, paused, hinted or skipped while something is due: nothing is left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.promises.schedule_outcomes import alarms, at
+from timewright.ports import PruneRequest
+from timewright.testing.bench import Bench
+from timewright.testing.targets import fail, succeed
+
+
+def test_a_row_for_instants_that_a_skip_displaces_is_kept_as_long_as_they_are() -> None:
+    """Dense seed 120000144: 12:06 and 12:08 have one row, which was pruned before 12:08."""
+    bench = Bench()
+    bench.call("schedule create", name="j", note="x", every="2m", clamp={"min": "5m"})
+    bench.advance("5m30s")
+    bench.call("schedule skip", schedule="j")
+    bench.advance("20m")
+    bench.store.write(lambda tx: tx.prune(PruneRequest(older_than=at("12:07:00"))))
+
+    first = bench.runs("j")[0]
+    assert (first.planned_at, first.last_of, first.reason) == (at("12:06:00"), at("12:08:00"), "clamped")
+    assert alarms(bench) == []
+
+
+def test_a_cadence_that_an_edit_adds_in_a_pause_decides_from_the_edit_on() -> None:
+    """Dense seed 120000316: 12:02 had no row, because the failure before the edit counted as a streak."""
+    bench = Bench()
+    bench.call("schedule create", name="j", call="x", every="1m", adaptive=True, overlap="allow")
+    bench.target.script("j", fail(after="53s"), succeed())
+    bench.advance("1m40s")
+    bench.call("hint pause", schedule="j", until=at("12:10:30"))
+    bench.advance("3m20s")
+    bench.call("schedule update", schedule="j", cadence={"stretch": {}})
+    bench.advance("10m")
+
+    paused = [run.planned_at for run in bench.runs("j") if run.reason == "paused"]
+    assert paused[:4] == [at(f"12:{minute:02}:00") for minute in range(2, 6)]
+    assert alarms(bench) == []
+
+
+@pytest.mark.parametrize("until", [None, "12:40:00"])
+def test_a_failure_in_a_pause_decides_nothing_about_a_hint_that_has_expired_in_it(until: str | None) -> None:
+    """Dense seed 120000773: I7, the cursor passed 12:06 and 12:09, which the pause had not recorded."""
+    bench = Bench()
+    terms = {"adaptive": True, "cadence": {"stretch": {}}, "lease": {"length": "1d"}}
+    bench.call("schedule create", name="j", call="x", every="3m", **terms)
+    bench.target.script("j", fail(after="20m"), succeed())
+    bench.advance("4m")
+    bench.call("schedule pause", schedule="j", **({"until": at(until)} if until else {}))
+    bench.advance("6m")
+    bench.call("hint interval", schedule="j", interval="3h", ttl="2m")
+    bench.advance("15m")
+    assert (bench.progress("j").failures, alarms(bench)) == (1, [])
+    bench.call("schedule resume", schedule="j")
+    bench.advance("5m")
+
+    assert [run.planned_at for run in bench.runs("j")] == [at(f"12:{m:02}:00") for m in range(3, 31, 3)]
+    assert alarms(bench) == []
+
+
+def test_an_edit_of_a_backlog_from_before_a_hint_is_planned_by_the_new_trigger() -> None:
+    """Dense seed 120000452: the hint was counted from 12:03:59.999999, long before it was made."""
+    bench = busy(every="1m", adaptive=True, catch_up="all", catch_up_limit=2, overlap="queue")
+    bench.clock.advance("20m")
+    bench.tick()
+    bench.call("hint interval", schedule="j", interval="2m", ttl="2m")
+    bench.advance("10m")
+    bench.call("schedule update", schedule="j", cron="*/5 * * * *")
+    assert bench.progress("j").next_at == at("12:05:00")
+    bench.advance("3h")
+
+    planned = [run.planned_at for run in bench.runs("j")][3:9]
+    assert planned == [at(f"12:{minute}:00") for minute in ("05", "10", "15", "20", "25", "30")]
+    assert alarms(bench) == []
+
+
+def test_an_edit_keeps_a_hinted_instant_that_a_limit_carries_over() -> None:
+    """Dense seed 120001385: the instant was dropped, and another one took its place."""
+    bench = busy(
+        cron="0 0 * * *", adaptive=True, catch_up="all", catch_up_limit=2, overlap="queue", hint="2m"
+    )
+    bench.advance("4m")
+    bench.clock.advance("10m")
+    bench.tick()
+    due = bench.progress("j").next_at
+    assert due is not None
+    assert due < bench.now
+    bench.call("schedule update", schedule="j", clamp={"min": "2m"})
+    assert bench.progress("j").next_at == due
+    bench.advance("3h")
+
+    assert due in [run.planned_at for run in bench.runs("j")]
+    assert alarms(bench) == []
+
+
+@pytest.mark.parametrize("wish", [None, "8m"])
+def test_clearing_hints_keeps_what_no_hint_decided(wish: str | None) -> None:
+    """Dense seed 120001396: 12:09 moves to 12:10; then it had no row, because 12:15 was decided instead."""
+    bench = Bench()
+    bench.call("schedule create", name="j", note="x", every="3m", adaptive=True, clamp={"min": "5m"})
+    bench.advance("9m30s")
+    if wish is not None:
+        bench.call("hint once", schedule="j", after=wish)
+    next_at = bench.progress("j").next_at
+    bench.call("hint clear", schedule="j")
+    assert bench.progress("j").next_at == next_at == at("12:10:00")
+    bench.advance("10m")
+
+    assert alarms(bench) == []
+
+
+def test_an_edit_may_fall_between_instants_that_a_skip_displaced() -> None:
+    """Dense seed 120001470: I7, the row of 12:06 and 12:08 was written ahead, and the edit came between."""
+    bench = Bench()
+    bench.call("schedule create", name="j", note="x", every="2m", clamp={"min": "5m"})
+    bench.advance("5m30s")
+    bench.call("schedule skip", schedule="j")
+    bench.advance("1m")
+    bench.call("schedule update", schedule="j", every="25m")
+    assert bench.progress("j").cursor == at("12:06:30")
+    assert alarms(bench) == []
+    bench.advance("1h")
+    assert alarms(bench) == []
+
+
+def test_a_skip_in_a_streak_passes_what_the_cadence_replaces() -> None:
+    """Dense seed 120000748: 12:03 was no occurrence when 12:04 was skipped, and is behind the cursor."""
+    bench = Bench()
+    terms = {"cadence": {"stretch": {}}, "overlap": "allow", "lease": {"length": "1d"}}
+    bench.call("schedule create", name="j", call="x", every="1m", **terms)
+    bench.target.script("j", succeed(after="1m50s"), fail(after="10s"), succeed())
+    bench.advance("2m30s")
+    bench.call("schedule skip", schedule="j")
+    bench.advance("10m")
+
+    planned = [run.planned_at for run in bench.runs("j")]
+    assert planned == [at(f"12:{minute:02}:00") for minute in (1, 2, *range(4, 13))]
+    assert alarms(bench) == []
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("made", ["7m40s", "8m"])
+def test_a_late_engine_counts_the_clamp_from_what_a_hint_did_not_change(made: str, is_late: bool) -> None:
+    """Dense seed 120001702: I4, a late engine kept 12:10 and moved 12:09 to 12:11 beyond it as well."""
+    bench = Bench()
+    terms = {"adaptive": True, "catch_up": "all", "overlap": "allow", "clamp": {"min": "5m"}}
+    bench.call("schedule create", name="j", note="x", every="1m", **terms)
+    bench.advance(made)
+    bench.call("hint interval", schedule="j", interval="3m", ttl="1m")
+    if is_late:
+        bench.clock.advance("9m")
+    bench.advance("10s" if is_late else "9m10s")
+
+    ran = [run.planned_at for run in bench.runs("j") if run.state.value == "succeeded"]
+    assert ran == [at("12:05:00"), at("12:10:00"), at("12:15:00")]
+    assert alarms(bench) == []
+
+
+def test_the_end_of_a_streak_keeps_a_hinted_instant_that_is_due() -> None:
+    """Dense seed 120001694: I7, the trigger was planned from just before it, within the hint."""
+    bench = Bench()
+    terms = {"adaptive": True, "cadence": {"stretch": {}}, "overlap": "allow", "lease": {"length": "1d"}}
+    bench.call("queue policy set", queue="q", max_running=2)
+    bench.call("schedule create", name="j", queue="q", handoff={}, every="1m", **terms)
+    bench.advance("2m")
+    first, second = (lease(bench, "1h") for _ in range(2))
+    bench.call("queue release", lease=first, failed=True)
+    bench.call("hint interval", schedule="j", interval="10m", ttl="15m")
+    bench.advance("3m")
+    due = bench.progress("j").next_at
+    assert due == at("12:14:00")
+    bench.clock.advance("18m")
+    bench.call("queue complete", lease=second)
+    assert bench.progress("j").next_at == due
+    bench.advance("1s")
+
+    planned = [run.planned_at for run in bench.runs("j")]
+    assert planned[2:5] == [at("12:04:00"), due, at("12:17:00")]
+    assert alarms(bench) == []
+
+
+def test_a_resume_records_what_was_due_before_a_hint_that_was_made_before_the_schedule_was_parked() -> None:
+    """Dense seed 120001978: I3, a backlog from before the hint had no rows after the resume."""
+    bench = Bench()
+    terms = {"catch_up": "all", "catch_up_limit": 2, "overlap": "queue", "disable_after": 1}
+    bench.call(
+        "schedule create", name="j", call="x", every="1m", adaptive=True, lease={"length": "1d"}, **terms
+    )
+    bench.target.script("j", fail(after="25m"), succeed())
+    bench.advance("1m")
+    bench.clock.advance("9m")
+    bench.tick()
+    bench.call("hint interval", schedule="j", interval="20m", ttl="45m")
+    bench.advance("20m")
+    assert bench.progress("j").state.value == "parked"
+    bench.call("schedule resume", schedule="j")
+    bench.advance("1m")
+
+    planned = [run.planned_at for run in bench.runs("j")]
+    assert planned[:10] == [at(f"12:{minute:02}:00") for minute in range(1, 11)]
+    assert alarms(bench) == []
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_instants_that_a_success_opened_stay_open_after_another_streak(by_hand: bool) -> None:
+    """Dense seed 120000946: a limit carried it over, and the end of the next streak dropped it."""
+    bench = Bench()
+    terms = {"cadence": {"stretch": {}}, "catch_up": "all", "catch_up_limit": 2, "overlap": "queue"}
+    bench.call("schedule create", name="j", call="x", every="1m", lease={"length": "1d"}, **terms)
+    ends = [fail(after="30s"), succeed(after="20m"), fail(after="1m"), succeed(after="1m")]
+    bench.target.script("j", *ends, *ends[2:], succeed())
+    bench.advance("2m")
+    bench.clock.advance("10m")
+    bench.advance("11m30s")
+    assert bench.progress("j").replaced_after is not None
+    if by_hand:
+        bench.call("schedule run", schedule="j", force=True)
+    bench.advance("1h")
+
+    assert bench.progress("j").replaced_after is None
+    assert alarms(bench) == []
+
+
+@pytest.mark.parametrize("edit", [{"every": "7m"}, {"every": "20s"}, {"catch_up_limit": 3}])
+def test_an_edit_in_a_streak_takes_over_instants_from_before_it(edit: dict[str, object]) -> None:
+    """Dense seed 120000946: the edit planned them by the cadence, which began long after them."""
+    bench = Bench()
+    terms = {"cadence": {"stretch": {}}, "catch_up": "all", "catch_up_limit": 2, "overlap": "queue"}
+    bench.call("schedule create", name="j", call="x", every="1m", lease={"length": "1d"}, **terms)
+    ends = [fail(after="30s"), succeed(after="20m"), fail(after="1m"), fail(after="2m")]
+    bench.target.script("j", *ends, succeed(after="1m"))
+    bench.advance("2m")
+    bench.clock.advance("10m")
+    bench.advance("21m10s")
+    before = bench.progress("j")
+    assert (before.failing_since, before.next_at) == (at("12:33:00"), at("12:04:00"))
+    bench.call("schedule update", schedule="j", **edit)
+    assert bench.progress("j").next_at == at("12:07:00" if edit.get("every") == "7m" else "12:04:00")
+    bench.advance("3h")
+
+    assert alarms(bench) == []
+
+
+def busy(*, hint: str = "", **terms: object) -> Bench:
+    """A schedule whose first run, at 12:01, lasts two hours; with `hint`, an interval hint made at noon."""
+    bench = Bench()
+    bench.call("schedule create", name="j", call="x", lease={"length": "1d"}, **terms)
+    bench.target.script("j", succeed(after="2h"), succeed())
+    if hint:
+        bench.call("hint interval", schedule="j", interval=hint, ttl="1h")
+    bench.advance(hint or "1m")
+    return bench
+
+
+def lease(bench: Bench, length: str) -> str:
+    """Lease the next run of queue q; return the id of the lease."""
+    (one,) = bench.call("queue lease", queue="q", holder="h", length=length)["leases"]
+    return str(one["lease"])
