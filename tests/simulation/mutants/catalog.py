@@ -181,16 +181,7 @@ def _refunded() -> Patches:
 
 
 def _no_deadline() -> Patches:
-    real = original(lease, "_remove_unstartable")
-
-    def starting(tx: Any, ready: Any, terms: Any, *, now: Any) -> Any:
-        lasting = {
-            i: replace(one, schedule=replace(one.schedule, deadline=None)) if one.schedule else one
-            for i, one in terms.items()
-        }
-        return real(tx, ready, lasting, now=now)
-
-    return [(lease, "_remove_unstartable", starting)]
+    return [(lease, "_is_past_deadline", lambda *_, **__: False)]
 
 
 def _host_clock(stage: str) -> Patches:

@@ -213,7 +213,7 @@ class Runs:
     def reset(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Reset the attempts of a parked run, so that it can start again."""
     def retry(self, run: str, *, reason: str = ..., dry_run: bool = ..., from_step: bool = ..., input: Mapping[str, Any] = ...) -> RunDetail:
-        """Retry a failed or cancelled run: the same run continues with a higher fence."""
+        """Retry a failed, parked or cancelled run: the same run continues with a higher fence."""
     def retry_failures(self, *, reason: str = ..., dry_run: bool = ..., schedule: str = ..., queue: str = ..., cause: str = ..., since: datetime | str | None = ...) -> RetriedFailures:
         """Retry the failed runs of a cause, a schedule or a queue, and reset the parked ones."""
     def wait(self, run: str, *, time_limit: timedelta | str = ...) -> RunDetail:
@@ -553,7 +553,7 @@ class AsyncRuns:
     async def reset(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Reset the attempts of a parked run, so that it can start again."""
     async def retry(self, run: str, *, reason: str = ..., dry_run: bool = ..., from_step: bool = ..., input: Mapping[str, Any] = ...) -> RunDetail:
-        """Retry a failed or cancelled run: the same run continues with a higher fence."""
+        """Retry a failed, parked or cancelled run: the same run continues with a higher fence."""
     async def retry_failures(self, *, reason: str = ..., dry_run: bool = ..., schedule: str = ..., queue: str = ..., cause: str = ..., since: datetime | str | None = ...) -> RetriedFailures:
         """Retry the failed runs of a cause, a schedule or a queue, and reset the parked ones."""
     async def wait(self, run: str, *, time_limit: timedelta | str = ...) -> RunDetail:
