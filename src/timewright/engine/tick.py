@@ -61,7 +61,7 @@ class Tick:
         self.pending = PendingWorkReader(store, holder=holder, scope=self.scope, offer=launcher.lease_offer)
         self.policies = policies
         self.fleet = fleet
-        # Set by any thread after an error of the store, cleared by the tick before it asks the store.
+        # Set by any thread when the answer to a commit was lost, so that its leases may be unknown here.
         self.may_have_unknown_leases = False
 
     def run(
@@ -69,8 +69,9 @@ class Tick:
     ) -> bool:
         """Reclaim, admit, lease, launch; return whether there is more to do at once.
 
-        Facts are sent as soon as they are committed. `monotonic_now` was read before `now`. With `commit_at`,
-        which is `now` and lies slightly ahead, the announced schedules are committed at that instant.
+        Facts are sent as soon as they are committed. `monotonic_now` was read before `now`, so that leases
+        end early rather than late. With `commit_at`, the due instant `now` lies a few milliseconds in the
+        future: what is due then is decided at once, and committed when the store's clock reaches it.
         """
         launch = partial(self.launch, now=now, monotonic_now=monotonic_now, notify=notify)
         policy_file = self.policies.apply(self.store) if self.policies is not None else None
@@ -85,7 +86,7 @@ class Tick:
                 launch(_leases(admitted), facts=admitted.facts)
                 more_due = more_due or admitted.more_due
         if commit_at is not None and more_due:
-            # Perhaps the connection broke before the instant: the next tick reads the clock, then leases.
+            # `now` may still lie in the future, if the store did not answer: the next tick leases.
             return True
         if is_due or self.pending.is_stale:
             work = self.pending.query(now=now)

@@ -18,7 +18,7 @@ from timewright.ledger.admission_batch import AdmissionBatch, LocalCapacity
 from timewright.ledger.alerts.deliveries import deliver_facts
 from timewright.ledger.lease import find_leased_batch
 from timewright.ledger.lookups import load_calendars
-from timewright.ledger.pauses import load_pauses, set_aside_paused
+from timewright.ledger.pauses import load_pauses, without_paused
 from timewright.ledger.records.instances import FleetOffers
 from timewright.ports import Ids, ScheduleRecord, Store, Transaction
 
@@ -54,10 +54,11 @@ def admit_due(
 ) -> AdmissionResult:
     """Decide every due occurrence of at most `limit` schedules.
 
-    With `fleet`, schedules that no live instance can run are set aside: for them this is an outage.
-    Only schedules of `shard` (k, n) that are overdue by `overdue_by` are decided. With `commit_at`, which is
-    `now` and lies some milliseconds ahead, the store commits at that instant. If a due schedule can only be
-    decided at its instant, or the store's clock does not reach it, nothing is written.
+    With `fleet`, schedules that no live instance can run are left out: until one can, they have an outage.
+    Only schedules of `shard` (k, n) that are overdue by at least `overdue_by` are decided, and none that was
+    due before `since`. With `commit_at`, `now` lies a few milliseconds in the future, and the store commits
+    at that instant. If a due schedule can only be decided at its instant, or the store's clock does not reach
+    the instant, nothing is written, and the result is `too_early`.
     """
     check_shard(shard)
     lease_batch_id = ids.new("lease", now=now) if local_capacity is not None else ""
@@ -68,12 +69,13 @@ def admit_due(
             raise _TooEarly
         count = len(due)
         pauses = load_pauses(tx, now=now, records=due) if due else None
-        due = set_aside_paused(tx, due, pauses) if pauses is not None else due
-        due, unplaced = fleet.set_aside_unplaced(tx, due, now=now) if fleet is not None else (due, [])
+        due = without_paused(tx, due, pauses) if pauses is not None else due
+        due, unplaced_facts = fleet.without_unplaced(tx, due, now=now) if fleet is not None else (due, [])
         calendars = load_calendars(tx, [d.schedule for d in due])
         can_lease = local_capacity is not None and _keeps_order(due, free_slots=local_capacity.capacity)
         capacity = local_capacity if can_lease else None
-        # Runs that start here may take slots of runs that ended while we waited for the store.
+        # A run that starts here must not begin before the end of the run whose slot it takes, which may have
+        # come while we waited for the store.
         decided_at = max(now, tx.now()) if due and capacity is not None else now
         batch = AdmissionBatch(
             tx, ids=ids, now=decided_at, local_capacity=capacity, lease_batch=lease_batch_id, pauses=pauses
@@ -84,7 +86,7 @@ def admit_due(
             tx, batch.facts, {one.schedule.id: one.schedule for one in due}, now=decided_at
         )
         return AdmissionResult(
-            facts=(*batch.facts, *unplaced, *delivered),
+            facts=(*batch.facts, *unplaced_facts, *delivered),
             leased=batch.leased_runs(),
             schedules_read=count,
             more_due=count >= limit or batch.more,

@@ -193,7 +193,7 @@ def load_pauses(tx: Transaction, *, now: datetime, records: Iterable[ScheduleRec
     return PauseLookup(tx.open_pauses(since=since), now=now)
 
 
-def set_aside_paused(
+def without_paused(
     tx: Transaction, due: Sequence[ScheduleRecord], pauses: PauseLookup
 ) -> list[ScheduleRecord]:
     """Set aside the due schedules that are paused until the pause ends; return the others."""

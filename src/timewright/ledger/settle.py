@@ -76,17 +76,17 @@ class SettleResult(Struct, frozen=True, kw_only=True):
 
 
 def settle_results(store: Store, results: Sequence[AttemptResult], *, now: datetime) -> SettleResult:
-    """Write the outcomes of leases. A result whose lease was lost changes nothing and counts as stale.
+    """Write the results of attempts. A result whose lease was lost changes nothing and counts as stale.
 
-    A repeated result changes nothing either, and is not stale.
+    A result that was written before changes nothing either, and is not stale.
     """
     if not results:
         return SettleResult()
     try:
         return store.write(lambda tx: _settle(tx, results, now=now))
     except OutcomeUnknown:
-        # Run again: results that were committed are recognised by their attempt, and only reported.
-        return store.write(lambda tx: _settle(tx, results, now=now, again=True))
+        # Repeat the transaction: results that it did commit are recognised by their attempt.
+        return store.write(lambda tx: _settle(tx, results, now=now, may_be_written=True))
 
 
 def reclaim(
@@ -186,11 +186,12 @@ def _restart(
 
 
 def _settle(
-    tx: Transaction, results: Sequence[AttemptResult], *, now: datetime, again: bool = False
+    tx: Transaction, results: Sequence[AttemptResult], *, now: datetime, may_be_written: bool = False
 ) -> SettleResult:
     """Decide and write the ends of attempts, and what follows for schedules, workflows and budgets.
 
-    `again` says that the results may have been committed before: those are not written, but reported.
+    With `may_be_written`, results that are found written are reported as if they were written now. A quiet
+    run is one whose check or watch found nothing new: many of them become one row.
     """
     newest = _newest(results)
     terms = load_terms(tx, [result.run for result in newest.values()])
@@ -198,31 +199,32 @@ def _settle(
     to_settle = launched.results
     # Lock schedules before runs: every transaction takes its locks in this order.
     locked = lock_schedules(
-        tx, ((terms[i].schedule, result.outcome, result.run) for i, result in to_settle.items())
+        tx, ((terms[run_id].schedule, result.outcome, result.run) for run_id, result in to_settle.items())
     )
     judged = judge_results(tx, to_settle, terms, now=now)
     if judged.outcomes:
         to_settle = {
-            i: replace(result, outcome=judged.outcomes.get(i, result.outcome))
-            for i, result in to_settle.items()
+            run_id: replace(result, outcome=judged.outcomes.get(run_id, result.outcome))
+            for run_id, result in to_settle.items()
         }
     settlements = _decide(tx, to_settle, terms, quiet=judged.quiet, now=now)
     written = tx.settle_runs([(s.run, s.attempt) for s in settlements.values()])
-    if files := [one for i in written for one in getattr(to_settle[i].outcome, "artifacts", ())]:
+    if files := [one for run_id in written for one in getattr(to_settle[run_id].outcome, "artifacts", ())]:
         tx.put_run_rows(files)
     if judged.quiet:
-        fold_quiet_runs(tx, [settlements[i] for i in judged.quiet if i in written], terms)
+        fold_quiet_runs(tx, [settlements[run_id] for run_id in judged.quiet if run_id in written], terms)
     save_states(tx, judged.states, {one.id: one.namespace for one in _schedules_of(terms).values()}, now=now)
     repeated: set[str] = set()
     stale: list[AttemptResult] = []
     if len(written) < len(results):
-        repeated = _written_before(tx, [s for i, s in settlements.items() if i not in written])
+        repeated = _written_before(tx, [s for run_id, s in settlements.items() if run_id not in written])
         valid = written | repeated | launched.done
         stale = [r for r in results if r is not newest[r.run.id] or r.run.id not in valid]
-    reported = written | repeated if again else written
-    ended = [_as_ended(s) for i, s in settlements.items() if s.finished and i in written]
+    reported = written | repeated if may_be_written else written
+    settled = {run_id: s for run_id, s in settlements.items() if run_id in written}
+    ended = [_as_ended(s) for s in settled.values() if s.finished]
     facts = [
-        *(_settlement_fact(s, now=now) for i, s in settlements.items() if i in reported),
+        *(_settlement_fact(s, now=now) for run_id, s in settlements.items() if run_id in reported),
         *(_stale_fact(result.run, now=now) for result in stale),
         *apply_finished_runs(tx, [(run, terms[run.id].schedule) for run in ended], now=now, locked=locked),
     ]
@@ -233,9 +235,7 @@ def _settle(
             *settle_workflows(tx, advance_workflows(tx, ended, now=now), now=now),
         ]
     if may_change_budgets(tx, to_settle, terms):
-        leases = [
-            EndedLease(s, terms[i], to_settle[i].outcome) for i, s in settlements.items() if i in written
-        ]
+        leases = [EndedLease(s, terms[run_id], to_settle[run_id].outcome) for run_id, s in settled.items()]
         facts += settle_charges(tx, leases, now=now)
     return SettleResult(facts=tuple(facts), stale=tuple(r.run.id for r in stale), ended=tuple(ended))
 

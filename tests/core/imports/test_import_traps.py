@@ -110,6 +110,14 @@ def test_an_open_quotation_of_a_service_is_one_clear_error(line: str) -> None:
     assert str(refused.value.field).startswith("x.service ")
 
 
+def test_only_the_command_with_the_prefix_may_fail() -> None:
+    """`a && b || true && c` would go on to c although a failed."""
+    service = "[Service]\nExecStart=/bin/a\nExecStart=-/bin/b\nExecStart=/bin/c\n"
+    found = read("systemd", x__timer=TIMER, x__service=service)
+    script = "/bin/a && { /bin/b || true; } && /bin/c"
+    assert found.schedules[0]["target"]["command"] == ["/bin/sh", "-c", script]
+
+
 def test_all_sections_of_a_service_are_reported_and_the_shortest_limit_counts() -> None:
     service = (
         "[Unit]\nDescription=The job\nConditionPathExists=/x\n[Service]\nExecStart=/bin/a \\\n  --b\n"

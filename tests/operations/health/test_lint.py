@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from timewright.core.recurrence.clock_changes import ClockChange, clock_changes, moved_by
+from timewright.core.recurrence.clock_changes import ClockChange, clock_changes, describe_effect
 from timewright.core.recurrence.triggers import Cron
 from timewright.testing.bench import Bench
 
@@ -43,7 +43,7 @@ def test_a_change_touches_a_trigger_where_the_policies_differ(
     expression: str, dst: str, change: ClockChange, words: str
 ) -> None:
     trigger = Cron(expression, zone="Europe/Berlin", dst=dst)  # type: ignore[arg-type]
-    found = moved_by(change, trigger)
+    found = describe_effect(change, trigger)
     assert found.startswith(words) if words else not found
 
 

@@ -582,7 +582,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a pause is ignored at admission",
         broken_invariants=("I54",),
-        patches=lambda: [(admit, "set_aside_paused", lambda tx, due, pauses: due)],
+        patches=lambda: [(admit, "without_paused", lambda tx, due, pauses: due)],
         size="paused",
     ),
     Mutant(

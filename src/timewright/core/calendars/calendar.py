@@ -215,7 +215,7 @@ class Calendar(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self._has_day(today):
             return datetime.combine(today + DAY, time())
         ahead = bisect_right(self.dates, today)
-        days = [run.first for run in self.ranges[found : found + 1]]
+        days = [span.first for span in self.ranges[found : found + 1]]
         days.extend(self.dates[ahead : ahead + 1])
         if self.yearly:
             days.append(_next_yearly(self.yearly, today))

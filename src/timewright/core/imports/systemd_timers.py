@@ -264,18 +264,21 @@ def _words(text: str, field: str) -> list[str]:
 
 
 def _command(entry: Entry, commands: list[str], unit: str) -> list[str]:
-    """Return the command of a service; several, or one with variables, are run by a shell."""
-    texts = []
+    """Return the command of a service; a shell runs several, one with variables, or one that may fail."""
+    texts, needs_shell = [], len(commands) > 1
     for text in commands:
-        plain = text.lstrip("-@:+!|").strip()
-        prefix = text[: len(text) - len(text.lstrip("-@:+!|"))]
-        if _SPECIFIER.search(plain.replace("%%", "")):
+        command = text.lstrip("-@:+!|")
+        prefix, command = text[: len(text) - len(command)], command.strip()
+        if _SPECIFIER.search(command.replace("%%", "")):
             entry.lost("Service.ExecStart", text, "specifiers such as %i are not replaced; write their value")
-        plain = plain.replace("%%", "%")
+        command = command.replace("%%", "%")
         if prefix.replace("-", ""):
-            entry.lost("Service.ExecStart", prefix, "only the prefix - is known here")
-        texts.append(f"{plain} || true" if "-" in prefix else plain)
-    if len(texts) == 1 and not re.search(r"\$|\|\| true$", texts[0]):
+            entry.lost("Service.ExecStart", prefix, 'only the prefix "-" is known here')
+        may_fail = "-" in prefix
+        needs_shell = needs_shell or may_fail or "$" in command
+        # In braces, because `a && b || true && c` goes on to c although a failed.
+        texts.append(f"{{ {command} || true; }}" if may_fail else command)
+    if not needs_shell:
         entry.kept("Service.ExecStart", texts[0])
         return _words(texts[0], f"{unit} ExecStart")
     script = " && ".join(texts)

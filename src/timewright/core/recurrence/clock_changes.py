@@ -46,10 +46,10 @@ def clock_changes(zone: str, *, since: datetime, until: datetime) -> Iterator[Cl
         before = after
 
 
-def moved_by(change: ClockChange, trigger: Cron | Rrule) -> str:
-    """Return what a trigger does at a clock change, in words; "" if the change does not touch it.
+def describe_effect(change: ClockChange, trigger: Cron | Rrule) -> str:
+    """Return what a trigger does at a clock change, in words; "" if the change does not affect it.
 
-    It touches the trigger if the policies for clock changes decide differently there.
+    A change affects a trigger if the policies for clock changes (`dst`) decide its instants differently.
     """
     since, until = change.at - NEARBY, change.at + NEARBY
     by_policy = {

@@ -130,21 +130,22 @@ def find_alerts(found: AlertInput) -> Iterator[Alert]:
     yield from _keys(found)
 
 
-def _find_replaced(tx: Transaction, found: Sequence[tuple[datetime, InstanceRecord]]) -> set[str]:
-    """The silent instances that another one replaced: it started later, for the same program on that host.
+def _find_replaced(tx: Transaction, instances: Sequence[tuple[datetime, InstanceRecord]]) -> set[str]:
+    """The instances that fell silent before another one started for the same program on that host.
 
-    Each replaces one, so that of two workers that died and one that came back, one is still missing.
+    `instances` has each with the time of its last heartbeat. Each replaces one, so that of two workers that
+    died and one that came back, one is still missing.
     """
-    spare = sorted((one for _, one in found), key=lambda one: one.started_at)
-    offers = _read_offers(tx, found)
+    unused = sorted((one for _, one in instances), key=lambda one: one.started_at)
+    offers = _read_offers(tx, instances)
     replaced: set[str] = set()
-    for at, gone in sorted(found, key=lambda pair: pair[1].started_at):
-        taken = None
-        if not gone.stopped:
-            taken = next((one for one in spare if one.started_at > at and _is_same(gone, one, offers)), None)
-        if taken is not None:
-            spare.remove(taken)
-            replaced.add(gone.id)
+    for last_seen, old in sorted(instances, key=lambda pair: pair[1].started_at):
+        if old.stopped:
+            continue
+        later = (new for new in unused if new.started_at > last_seen and _replaces(new, old, offers))
+        if (successor := next(later, None)) is not None:
+            unused.remove(successor)
+            replaced.add(old.id)
     return replaced
 
 
@@ -157,15 +158,15 @@ def _read_offers(tx: Transaction, found: Sequence[tuple[datetime, InstanceRecord
     return {row.name: msgspec.json.decode(row.body, type=Offer) for row in rows}
 
 
-def _is_same(gone: InstanceRecord, later: InstanceRecord, offers: Mapping[str, Offer]) -> bool:
+def _replaces(new: InstanceRecord, old: InstanceRecord, offers: Mapping[str, Offer]) -> bool:
     """Whether two instances are of one program: a new version still has some of its functions."""
-    if (gone.host, gone.admit, gone.shard) != (later.host, later.admit, later.shard):
+    if (old.host, old.admit, old.shard) != (new.host, new.admit, new.shard):
         return False
-    old, new = offers.get(gone.offer), offers.get(later.offer)
-    if gone.offer == later.offer or old is None or new is None:
-        return gone.offer == later.offer
-    is_same_place = (old.queues, old.labels) == (new.queues, new.labels)
-    return is_same_place and not {*(old.functions or ())}.isdisjoint(new.functions or ())
+    before, after = offers.get(old.offer), offers.get(new.offer)
+    if old.offer == new.offer or before is None or after is None:
+        return old.offer == new.offer
+    is_same_place = (before.queues, before.labels) == (after.queues, after.labels)
+    return is_same_place and not {*(before.functions or ())}.isdisjoint(after.functions or ())
 
 
 def read_schedules(tx: Transaction, ids: Sequence[str]) -> Mapping[str, ScheduleRecord]:

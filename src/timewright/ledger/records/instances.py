@@ -189,7 +189,7 @@ class FleetOffers:
     def _read(self, tx: Transaction, *, now: datetime) -> None:
         self._offers, self._read_at = read_offers(tx), now
 
-    def set_aside_unplaced(
+    def without_unplaced(
         self, tx: Transaction, due: Sequence[ScheduleRecord], *, now: datetime
     ) -> tuple[list[ScheduleRecord], list[NoInstance]]:
         """Set aside the due schedules that no live instance can run; return the others, and the new facts."""

@@ -13,7 +13,7 @@ from timewright.access.credentials import read_keys
 from timewright.core.calendars import allowed_after
 from timewright.core.finding import Finding, Severity, worst_severity
 from timewright.core.moments import DAY, format_duration, format_instant
-from timewright.core.recurrence.clock_changes import ClockChange, clock_changes, moved_by
+from timewright.core.recurrence.clock_changes import ClockChange, clock_changes, describe_effect
 from timewright.core.recurrence.triggers import ZONED_TRIGGERS, After, AnyOf, AnyTrigger, Manual
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.ledger.alerts.findings import CheckScope, checks
@@ -83,7 +83,7 @@ def check_clock_changes(tx: Transaction, scope: CheckScope) -> Iterator[Finding]
             if trigger.zone not in changes:
                 changes[trigger.zone] = list(clock_changes(trigger.zone, since=scope.now, until=until))
             for change in changes[trigger.zone]:
-                if what := moved_by(change, trigger):
+                if what := describe_effect(change, trigger):
                     yield _touched(record.schedule.name, what, change)
 
 

@@ -197,8 +197,8 @@ def _attempt(row: Row) -> AttemptRow:
     )
 
 
-def _by_field(kind: type[T], /, **decoders: Callable[[Any], Any]) -> Callable[[Row], T]:
-    """Decode rows whose columns are the fields of a struct, in their order; some need a decoder."""
+def _struct_decoder(kind: type[T], /, **decoders: Callable[[Any], Any]) -> Callable[[Row], T]:
+    """Return what makes a struct of a row whose columns are its first fields, some of them decoded."""
     names = kind.__struct_fields__
 
     def read(row: Row) -> T:
@@ -212,23 +212,23 @@ def _by_field(kind: type[T], /, **decoders: Callable[[Any], Any]) -> Callable[[R
 
 _TABLES: dict[Any, tuple[str, Callable[[Row], Any]]] = {
     ScheduleRow: ("verify_schedules", _schedule),
-    RevisionRow: ("verify_revisions", _by_field(RevisionRow, body=_decode_object)),
+    RevisionRow: ("verify_revisions", _struct_decoder(RevisionRow, body=_decode_object)),
     RunRow: ("verify_runs", _run),
-    LimitRow: ("verify_limits", _by_field(LimitRow)),
-    LimitHoldRow: ("verify_limit_holds", _by_field(LimitHoldRow)),
-    ObjectRow: ("verify_objects", _by_field(ObjectRow, body=_decode_object)),
-    AuditRow: ("verify_audit", _by_field(AuditRow)),
-    AdjustmentRow: ("verify_adjustments", _by_field(AdjustmentRow, schedule_id=intern, kind=intern)),
-    BudgetAccountRow: ("verify_accounts", _by_field(BudgetAccountRow)),
-    BudgetChargeRow: ("verify_charges", _by_field(BudgetChargeRow, budget=intern, open=bool)),
-    IncidentRow: ("verify_incidents", _by_field(IncidentRow)),
-    PauseRow: ("verify_pauses", _by_field(PauseRow)),
-    MetaRow: ("verify_meta", _by_field(MetaRow)),
+    LimitRow: ("verify_limits", _struct_decoder(LimitRow)),
+    LimitHoldRow: ("verify_limit_holds", _struct_decoder(LimitHoldRow)),
+    ObjectRow: ("verify_objects", _struct_decoder(ObjectRow, body=_decode_object)),
+    AuditRow: ("verify_audit", _struct_decoder(AuditRow)),
+    AdjustmentRow: ("verify_adjustments", _struct_decoder(AdjustmentRow, schedule_id=intern, kind=intern)),
+    BudgetAccountRow: ("verify_accounts", _struct_decoder(BudgetAccountRow)),
+    BudgetChargeRow: ("verify_charges", _struct_decoder(BudgetChargeRow, budget=intern, open=bool)),
+    IncidentRow: ("verify_incidents", _struct_decoder(IncidentRow)),
+    PauseRow: ("verify_pauses", _struct_decoder(PauseRow)),
+    MetaRow: ("verify_meta", _struct_decoder(MetaRow)),
 }
 
 _OF_RUNS: dict[Any, tuple[str, Callable[[Row], Any]]] = {
     AttemptRow: ("verify_attempts", _attempt),
-    ProgressRow: ("get_run_progress", _by_field(ProgressRow)),
+    ProgressRow: ("get_run_progress", _struct_decoder(ProgressRow)),
 }
 
 _PARAMETERS: dict[Any, tuple[str, ...]] = {

@@ -173,11 +173,13 @@ class CronScan:
             return False
         weekday = self._weekday.removeprefix("+")
         by_day, by_weekday = self._day not in ("*", "?"), weekday not in ("*", "?")
-        in_month = by_day and any(self._is_month_day(item, day) for item in self._day.split(","))
-        in_week = by_weekday and any(self._is_weekday(item, day) for item in weekday.split(","))
+        day_matches = by_day and any(self._is_month_day(item, day) for item in self._day.split(","))
+        weekday_matches = by_weekday and any(self._is_weekday(item, day) for item in weekday.split(","))
         if by_day and by_weekday:
-            return (in_month and in_week) if self._weekday.startswith("+") else (in_month or in_week)
-        return in_month if by_day else in_week if by_weekday else True
+            # A weekday with "+" must match as well as the day; without it, either is enough.
+            both = self._weekday.startswith("+")
+            return (day_matches and weekday_matches) if both else (day_matches or weekday_matches)
+        return day_matches if by_day else weekday_matches if by_weekday else True
 
     def _is_month_day(self, item: str, day: date) -> bool:
         length = calendar.monthrange(day.year, day.month)[1]

@@ -7,7 +7,7 @@ from typing import Any
 
 from timewright.core.alerts.incidents import Incident
 from timewright.core.schedule.pauses import Pause
-from timewright.interfaces.cli.output.errors import EXIT_PENDING
+from timewright.interfaces.cli.output.errors import EXIT_DIFFERENCES
 from timewright.interfaces.cli.output.rows import ROWS, Row, format_instant, inline_data
 from timewright.interfaces.cli.output.table import NBSP, Column, Screen, escape_control, table, wrap
 from timewright.interfaces.cli.output.times import clock_time, parse_instant_or_none
@@ -48,7 +48,7 @@ def exit_code_for(operation: str, answer: JsonObject) -> int:
     if operation == "schedule test" and answer["tried"]:
         return 0 if answer["outcome"]["kind"] == "succeeded" else EXIT_FAILED
     if operation in ("plan", "diff"):
-        return EXIT_PENDING if answer["changed"] else 0
+        return EXIT_DIFFERENCES if answer["changed"] else 0
     return 0
 
 

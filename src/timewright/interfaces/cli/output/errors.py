@@ -30,7 +30,7 @@ _OF_KINDS = re.compile(r" (?:is missing|has two kinds|names (?:no|[0-9]+) trigge
 _WITH_FIELD = re.compile(r" (?:with|and) (\w+): (\S+)")
 _UNDERSCORED = re.compile(r"(?<![\w'-])[a-z]+(?:_[a-z]+)+\b(?!['.])")
 
-EXIT_REFUSED, EXIT_USAGE, EXIT_PENDING, EXIT_INTERRUPTED = 1, 2, 3, 130
+EXIT_REFUSED, EXIT_USAGE, EXIT_DIFFERENCES, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
 class UnknownCommand(click.UsageError):

@@ -19,7 +19,7 @@ from timewright.core.input.instant_text import read_instant_text
 from timewright.core.moments import as_duration, parse_instant
 from timewright.interfaces.cli.commands import Option, process_command
 from timewright.interfaces.cli.data_input import MAX_FILE_BYTES, read_data_or_text, read_text
-from timewright.interfaces.cli.output.errors import EXIT_PENDING
+from timewright.interfaces.cli.output.errors import EXIT_DIFFERENCES
 from timewright.interfaces.cli.output.simulation import html_report, replay_lines, report_lines
 from timewright.interfaces.cli.output.table import current_screen, progress_bar
 from timewright.interfaces.cli.output.times import local_zone, today_at
@@ -181,7 +181,7 @@ def _replay(session: Session, /, schedules: tuple[str, ...], **values: Any) -> i
             report = decide_again(question, source=store, namespace=session.namespace, progress=progress)
     answer = encode(report)
     session.print_data(answer, replay_lines(answer, current_screen(now)))
-    return EXIT_PENDING if report.differences else 0
+    return EXIT_DIFFERENCES if report.differences else 0
 
 
 def _field_value(text: str) -> tuple[str, Any]:

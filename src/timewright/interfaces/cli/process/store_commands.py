@@ -13,7 +13,7 @@ from timewright.core.input.encoding import encode
 from timewright.core.moments import as_duration
 from timewright.core.sensitive_keys import redact_store_url
 from timewright.interfaces.cli.commands import Option, process_command
-from timewright.interfaces.cli.output.errors import EXIT_PENDING
+from timewright.interfaces.cli.output.errors import EXIT_DIFFERENCES
 from timewright.interfaces.cli.output.table import progress_bar
 from timewright.interfaces.cli.session import Session, current_user, inspect_store, store_path
 
@@ -39,7 +39,7 @@ def migrate(_: click.Group) -> click.Command:
             "migrated": [] if check else list(before.pending_migrations),
         }
         session.print_data(answer, _format_migrations(answer))
-        return EXIT_PENDING if check and before.pending_migrations else 0
+        return EXIT_DIFFERENCES if check and before.pending_migrations else 0
 
     option = Option(["--check"], is_flag=True, help="Only check; exit code 3 if migrations are pending.")
     return process_command("migrate", run_migrations, [option], help=str(migrate.__doc__))

@@ -138,11 +138,11 @@ def reading_app(result_backend: str) -> Any:
     return app
 
 
-def _app(**places: str) -> Any:
+def _app(**urls: str) -> Any:
     """An app that uses JSON only, and does not become the current app."""
     from celery import Celery
 
-    app = Celery("timewright", set_as_current=False, **places)
+    app = Celery("timewright", set_as_current=False, **urls)
     app.conf.update(task_serializer="json", result_serializer="json", accept_content=["json"])
     return app
 
