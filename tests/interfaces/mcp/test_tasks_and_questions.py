@@ -155,6 +155,7 @@ def fake_request(declared: types.ClientCapabilities) -> Any:
     class Request:
         protocol_version = "2026-07-28"
         request = None
+        meta = None
 
         class session:  # noqa: N801 - an attribute of the request
             client_capabilities = declared
