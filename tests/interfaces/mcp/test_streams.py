@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp import Client as OfficialClient
 from msgspec.structs import replace
 
 from tests.operations.harness import OperationsHarness
 from timewright import Context, Scheduler
-from timewright.interfaces.mcp import response_stream
+from timewright.interfaces.mcp import make_server, response_stream
 from timewright.interfaces.mcp.streamable_http import MAX_ANSWER_BYTES, McpOverHttp
 from timewright.operations import OperationContext
 from timewright.operations.access.callers import ALL_SCOPES, Caller
@@ -291,6 +292,22 @@ def test_a_client_that_waits_for_a_run_sees_its_progress(app: Scheduler, version
         assert (seen[-1], told[-1]["message"]) == (1.0, "succeeded")
 
     story(tell)
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_a_client_on_a_connection_of_its_own_sees_progress_too(app: Scheduler, mode: str) -> None:
+    seen: list[tuple[float, str | None]] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        seen.append((progress, message))
+
+    async def wait() -> None:
+        server = make_server(lambda _: app._context(), tools="all")
+        async with OfficialClient(server, mode=mode) as client:
+            await client.call_tool("run_wait", {"run": start(app, 3)}, progress_callback=on_progress)
+
+    asyncio.run(wait())
+    assert {(0.5, "half of it"), (1.0, "succeeded")} <= set(seen)
 
 
 def test_a_client_that_accepts_no_stream_gets_json_only(app: Scheduler) -> None:

@@ -182,7 +182,7 @@ class _Handlers:
 
 
 class _Progress:
-    """Tells a client that asked for it how far the run is that one call waits for."""
+    """Tells a client, if it asked for that, how far the run is that one call waits for."""
 
     def __init__(self, ctx: Any) -> None:
         self._ctx = ctx
@@ -193,7 +193,7 @@ class _Progress:
         """Notify the client of progress, and end the wait if the client is gone; runs in a thread."""
         anyio.from_thread.check_cancelled()
         # The protocol demands that every notification tells more than the last one.
-        if self._token is not None and progress > self._last:
+        if progress > self._last:
             self._last = progress
             anyio.from_thread.run(self._notify, progress, sanitize(note))
 
@@ -201,7 +201,7 @@ class _Progress:
         channel = channel_of(self._ctx)
         if channel is None:
             await self._ctx.session.report_progress(progress, 1.0, note)
-        else:
+        elif self._token is not None:
             fields = {"progressToken": self._token, "progress": progress, "total": 1.0, "message": note}
             await channel.notify("notifications/progress", fields)
 
