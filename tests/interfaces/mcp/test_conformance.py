@@ -30,8 +30,8 @@ NO_SAMPLING = "asks the client for a completion of its model: we never do, and c
 NO_ROOTS = "asks the client for its folders: we use none"
 NO_LOGGING = "we do not declare `logging`, which is deprecated; `run logs` reads what a run wrote"
 NO_SUBSCRIPTION = (
-    "we do not declare `resources.subscribe`: it needs a session that one instance remembers,"
-    " and we have none; events come by a channel"
+    "we do not declare `resources.subscribe`: every client of this version would hold a stream open for it,"
+    " and one instance would have to remember its session; a channel sends events, `run_wait` waits for a run"
 )
 NO_HEADERS = "we mark no argument with `x-mcp-header`, which is optional"
 NO_MEDIA = "no answer, prompt or resource of ours contains an image, a sound or a file"

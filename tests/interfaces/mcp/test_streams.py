@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from tests.operations.harness import OperationsHarness
 from timewright import Context, Scheduler
-from timewright.interfaces.mcp import make_server, response_stream
+from timewright.interfaces.mcp import client_channel, make_server, response_stream, streamable_http
 from timewright.interfaces.mcp.streamable_http import MAX_ANSWER_BYTES, McpOverHttp
 from timewright.operations import OperationContext
 from timewright.operations.access.callers import ALL_SCOPES, Caller
@@ -242,6 +242,38 @@ def test_a_client_that_has_no_forms_is_told_to_use_a_dry_run(capabilities: Any) 
         assert not call.is_stream
 
     story(tell)
+
+
+def test_an_instance_with_too_many_open_questions_asks_for_a_dry_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streamable_http, "MAX_OPEN_QUESTIONS", 1)
+    harness = home()
+
+    async def tell(one: McpOverHttp, _: McpOverHttp) -> None:
+        client = Client(harness.context)
+        await client.connect(one, CAN_ASK)
+        call = archive(client, one)
+        question = await call.first()
+        refused = await archive(client, one).finish()
+        assert "needs a confirmation" in refused["content"][0]["text"]
+        client.reply(one, question, YES)
+        assert not (await call.finish())["isError"]
+
+    story(tell)
+
+
+def test_a_call_ends_when_its_person_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_channel, "MAX_ANSWER_S", 0.2)
+    harness = home()
+
+    async def tell(one: McpOverHttp, _: McpOverHttp) -> None:
+        client = Client(harness.context)
+        await client.connect(one, CAN_ASK)
+        assert "did not answer in time" in (await archive(client, one).finish())["content"][0]["text"]
+
+    story(tell)
+    assert state(harness) == "active"
 
 
 def test_a_call_stops_waiting_for_its_person_when_the_client_is_gone() -> None:

@@ -25,6 +25,8 @@ CHANNEL = "timewright.mcp_client"
 SESSION_HEADER = "mcp-session-id"
 # A confirmation token is valid for at least so long.
 MAX_ANSWER_S = 300.0
+# Of one instance. Each reads the store twice a second; a client that cannot be asked uses a dry run.
+MAX_OPEN_QUESTIONS = 100
 POLL_INTERVAL_S = 0.5
 # A session says only what its client can do, which later versions repeat in every request. So it needs no
 # memory on any instance, and there is nothing in it to steal or to forge.
@@ -36,11 +38,18 @@ _QUESTION, _ANSWER = "mcp-question-", "mcp-answer-"
 class ClientChannel:
     """Notifies the client of one request, and asks it."""
 
-    def __init__(self, context: OperationContext, stream: ResponseStream, *, can_ask: bool) -> None:
+    def __init__(
+        self, context: OperationContext, stream: ResponseStream, questions: anyio.Semaphore, *, session: str
+    ) -> None:
         self._context = context
         self._stream = stream
-        self.can_ask = can_ask
-        """Whether the client asks its person for us."""
+        self._questions = questions
+        self._session = session
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether the client can ask its person, and this instance can wait for one more answer."""
+        return _SESSION.fullmatch(self._session) is not None and self._questions.value > 0
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification."""
@@ -50,20 +59,25 @@ class ClientChannel:
         """Send a request, and return its result once it arrives; empty if the client answers an error."""
         question = secrets.token_hex(16)
         await anyio.to_thread.run_sync(claim_once, self._context, _QUESTION + question)
-        await self._stream.write({"jsonrpc": "2.0", "id": question, "method": method, "params": params})
         with anyio.move_on_after(MAX_ANSWER_S):
-            while True:
-                find = partial(find_claim, self._context, _ANSWER + question)
-                found = await anyio.to_thread.run_sync(find)
-                if found is not None:
-                    return dict(found.get("result") or {})
-                await anyio.sleep(POLL_INTERVAL_S)
+            async with self._questions:
+                message = {"jsonrpc": "2.0", "id": question, "method": method, "params": params}
+                await self._stream.write(message)
+                return await self._wait_for_answer(question)
         raise NotAllowed(
             "the client did not answer in time",
             field="confirm",
             rule=f"within {MAX_ANSWER_S / 60:g} minutes",
             fix="call the tool again",
         )
+
+    async def _wait_for_answer(self, question: str) -> dict[str, Any]:
+        find = partial(find_claim, self._context, _ANSWER + question)
+        while True:
+            found = await anyio.to_thread.run_sync(find)
+            if found is not None:
+                return dict(found.get("result") or {})
+            await anyio.sleep(POLL_INTERVAL_S)
 
 
 def channel_of(ctx: Any) -> ClientChannel | None:
@@ -84,8 +98,3 @@ def new_session(capabilities: types.ClientCapabilities) -> str:
     asking = capabilities.elicitation
     is_form = asking is not None and (asking.form is not None or asking.url is None)
     return _ASKS + secrets.token_hex(16) if is_form else ""
-
-
-def session_can_ask(session: str) -> bool:
-    """Whether a session is that of a client that can ask its person."""
-    return _SESSION.fullmatch(session) is not None

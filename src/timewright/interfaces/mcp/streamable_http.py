@@ -23,11 +23,11 @@ from starlette.requests import Request
 
 from timewright.interfaces.mcp.client_channel import (
     CHANNEL,
+    MAX_OPEN_QUESTIONS,
     SESSION_HEADER,
     ClientChannel,
     new_session,
     save_client_answer,
-    session_can_ask,
 )
 from timewright.interfaces.mcp.response_stream import ResponseStream
 from timewright.interfaces.mcp.server import make_server
@@ -71,6 +71,7 @@ class McpOverHttp:
         )
         self._task: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
+        self._questions = anyio.Semaphore(MAX_OPEN_QUESTIONS)
 
     async def answer(self, context: OperationContext, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request in the given context."""
@@ -103,7 +104,7 @@ class McpOverHttp:
             send = _with_session(send, message.params)
         stream = ResponseStream(send)
         session = Request(scope).headers.get(SESSION_HEADER, "")
-        channel = ClientChannel(context, stream, can_ask=session_can_ask(session))
+        channel = ClientChannel(context, stream, self._questions, session=session)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(stream.send_pings)
             tasks.start_soon(_stop_with_client, receive, stream, tasks.cancel_scope)
