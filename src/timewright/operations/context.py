@@ -51,6 +51,8 @@ class OperationContext(Struct, frozen=True, kw_only=True):
     run_target_test: Callable[[Launch, OnStart | None], Outcome] | None = None
     on_test_started: OnStart | None = None
     """Receives the work that `schedule test` starts, so that a caller who gives up can stop it."""
+    on_wait: Callable[[float, str], None] | None = None
+    """Receives the progress of a run, from 0 to 1, and its note, whenever `run wait` has read it."""
     check_target: TargetCheck | None = None
     known_functions: Callable[[], frozenset[str]] | None = None
     broken_functions: Callable[[], Mapping[str, str]] | None = None

@@ -43,14 +43,14 @@ def run_once(
     _check(key)
     if operation.noun in _NEVER_STORED or operation.name in EXTERNAL_OPERATIONS:
         return operation(context, payload), False
-    name = _digest([context.caller.key, context.caller.actor, context.namespace, key])
+    name = _name(context, key)
     request_digest = _digest([operation.name, payload])
 
     def work(nested: OperationContext) -> tuple[dict[str, Any], bool]:
         stored = nested.store.read(lambda tx: _find(tx, name, now=nested.now()))
         if stored is not None:
             return _stored_answer(stored, request_digest, key=key), True
-        _store_answer(nested, name, {})
+        _store_answer(nested, name, {}, is_claim=True)
         answer = operation(nested, payload)
         _store_answer(nested, name, {"request": request_digest, "answer": answer})
         return answer, False
@@ -63,16 +63,20 @@ def run_once(
     raise Conflict("another request is using this key right now", field="idempotency-key", fix="try again")
 
 
-def claim_once(context: OperationContext, key: str) -> bool:
-    """Claim a key of this caller; return False if it was claimed before, in any process."""
-    name = _digest([context.caller.key, context.caller.actor, context.namespace, key])
-    if context.store.read(lambda tx: _find(tx, name, now=context.now())) is not None:
+def claim_once(context: OperationContext, key: str, *, body: Mapping[str, Any] | None = None) -> bool:
+    """Claim a key of this caller, with data; return False if it was claimed before, in any process."""
+    if find_claim(context, key) is not None:
         return False
     try:
-        _store_answer(context, name, {})
+        _store_answer(context, _name(context, key), body or {}, is_claim=True)
     except _KeyClaimed:
         return False
     return True
+
+
+def find_claim(context: OperationContext, key: str) -> Mapping[str, Any] | None:
+    """Return the data with which this caller claimed a key in the last 24 hours; None if it did not."""
+    return context.store.read(lambda tx: _find(tx, _name(context, key), now=context.now()))
 
 
 class IdempotencyCleanup:
@@ -143,7 +147,13 @@ def _stored_answer(stored: Mapping[str, Any], request_digest: str, *, key: str) 
     return answer
 
 
-def _store_answer(context: OperationContext, name: str, body: Mapping[str, Any]) -> None:
+def _name(context: OperationContext, key: str) -> str:
+    return _digest([context.caller.key, context.caller.actor, context.namespace, key])
+
+
+def _store_answer(
+    context: OperationContext, name: str, body: Mapping[str, Any], *, is_claim: bool = False
+) -> None:
     row = StoredObject(
         kind=_kind(context.now()),
         namespace=context.namespace,
@@ -153,7 +163,7 @@ def _store_answer(context: OperationContext, name: str, body: Mapping[str, Any])
     )
     try:
         # Claim the key first, then store the answer: a concurrent request waits and then reads that answer.
-        context.store.write(lambda tx: tx.put_objects([row], replaces=None if body else {name: 0}))
+        context.store.write(lambda tx: tx.put_objects([row], replaces={name: 0} if is_claim else None))
     except Conflict:
         raise _KeyClaimed from None
 

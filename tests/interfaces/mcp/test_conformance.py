@@ -23,22 +23,26 @@ if NODE is None or not SUITE.exists():
     # The last line of `python3 dev.py test` says so.
     __test__ = False
 
-# Why a check fails. Whatever the suite can check by a tool, prompt or resource of ours is translated to it in
-# `conformance_server.py`; the rest needs something that our server does not have and does not declare.
-ONE_ANSWER = "needs messages during a call; over HTTP we answer each request with one JSON document"
+# Why a check of the shipped server fails. Whatever the suite can check by a tool, prompt or resource of ours
+# is translated to it in `conformance_server.py`; the rest needs something that our server does not have and
+# does not declare. For the server of `conformance_fixtures.py`, which has all that, every check passes.
 NO_SAMPLING = "asks the client for a completion of its model: we never do, and clients need not offer it"
 NO_ROOTS = "asks the client for its folders: we use none"
-NO_LOGGING = "we do not declare `logging`; `run logs` reads what a run wrote"
-NO_SUBSCRIPTION = "we do not declare `resources.subscribe`; events come by a channel"
+NO_LOGGING = "we do not declare `logging`, which is deprecated; `run logs` reads what a run wrote"
+NO_SUBSCRIPTION = (
+    "we do not declare `resources.subscribe`: every client of this version would hold a stream open for it,"
+    " and one instance would have to remember its session; a channel sends events, `run_wait` waits for a run"
+)
 NO_HEADERS = "we mark no argument with `x-mcp-header`, which is optional"
 NO_MEDIA = "no answer, prompt or resource of ours contains an image, a sound or a file"
 ONE_QUESTION = "we ask the person one question: whether to do what cannot be undone"
+NO_QUESTION_BEFORE_A_RUN = "no tool of ours that starts a run asks the person first: a run can be cancelled"
 NO_PROMPT_QUESTION = "a prompt of ours has its arguments and asks nothing"
-NO_TASK_QUESTION = "a run asks a person, who answers with `run answer`, and not its client"
+NO_STATE = "the suite leaves out the state of the question, which is the confirmation: we ask again"
 TASKS_OPTIONAL = "a client without tasks gets the run itself: no tool of ours needs tasks"
 NO_SUCH_TOOL = "needs a tool of the suite that asks for a capability which no tool of ours needs"
 OWN_SCHEMA = "needs the suite's tool in the list; test_mcp.py checks the schemas of all our tools"
-# Checks that fail, and why; a check that passes again must be removed here.
+# Checks of the shipped server that fail, and why; a check that passes again must be removed here.
 EXPECTED = {
     "2026-07-28": {
         "sep-2575-server-rejects-undeclared-capability": NO_SUCH_TOOL,
@@ -54,10 +58,8 @@ EXPECTED = {
         "sep-2322-multi-round-r1": ONE_QUESTION,
         "sep-2322-multiple-inputs-incomplete": ONE_QUESTION,
         "sep-2322-non-tool-incomplete": NO_PROMPT_QUESTION,
-        "sep-2663-mrtr-synchronous-before-task-creation": ONE_QUESTION,
-        "sep-2663-tasks-get-status-input-required": NO_TASK_QUESTION,
-        "tasks-mrtr-tasks-update-resumes": NO_TASK_QUESTION,
-        "tasks-mrtr-partial-fulfillment": NO_TASK_QUESTION,
+        "sep-2322-ignore-unexpected-params": NO_STATE,
+        "sep-2663-mrtr-synchronous-before-task-creation": NO_QUESTION_BEFORE_A_RUN,
         "sep-2663-server-returns-missing-capability-when-required": TASKS_OPTIONAL,
     },
     "2025-11-25": {
@@ -66,9 +68,8 @@ EXPECTED = {
         "resources-unsubscribe": NO_SUBSCRIPTION,
         "tools-call-with-logging": NO_LOGGING,
         "tools-call-sampling": NO_SAMPLING,
-        "tools-call-elicitation": ONE_ANSWER,
-        "elicitation-sep1034-general": ONE_ANSWER,
-        "elicitation-sep1330-general": ONE_ANSWER,
+        "elicitation-sep1034-general": ONE_QUESTION,
+        "elicitation-sep1330-general": ONE_QUESTION,
     },
 }
 IN_BOTH = {
@@ -80,31 +81,13 @@ IN_BOTH = {
     "tools-call-embedded-resource": NO_MEDIA,
     "tools-call-image": NO_MEDIA,
     "tools-call-mixed-content": NO_MEDIA,
-    "tools-call-with-progress": ONE_ANSWER,
-}
-# Checks of our HTTP layer that only need a tool, prompt or resource of the suite: they fail for the shipped
-# server, for the reasons above, and pass for the server of `conformance_fixtures.py`.
-BY_FIXTURES = frozenset(IN_BOTH) - {"tools-call-with-progress"} | {
-    "sep-2575-server-rejects-undeclared-capability",
-    "sep-2575-missing-capability-http-400",
-    "sep-2243-server-no-xmcp-tool",
-    "sep-2243-server-decode-base64",
-    "sep-2243-server-validate-param-match",
-    "sep-2243-server-reject-invalid-param-chars",
-    "sep-2243-server-reject-param-mismatch",
-    "sep-2322-list-roots-incomplete",
-    "sep-2322-sampling-incomplete",
-    "sep-2322-respect-client-capabilities",
-    "sep-2322-multi-round-r1",
-    "sep-2322-multiple-inputs-incomplete",
-    "sep-2322-non-tool-incomplete",
 }
 SHIPPED, FIXTURES = "conformance_server.py", "conformance_fixtures.py"
 MIN_PASSED = {
-    (SHIPPED, "2026-07-28"): 146,
-    (SHIPPED, "2025-11-25"): 44,
-    (FIXTURES, "2026-07-28"): 183,
-    (FIXTURES, "2025-11-25"): 58,
+    (SHIPPED, "2026-07-28"): 150,
+    (SHIPPED, "2025-11-25"): 47,
+    (FIXTURES, "2026-07-28"): 191,
+    (FIXTURES, "2025-11-25"): 76,
 }
 
 # The suite imports `globSync`, which Node 20 does not have, for a command that is not used here.
@@ -155,8 +138,10 @@ def test_the_official_suite_finds_only_what_we_do_not_offer(
         command, env={"SUITE_LOADER": LOADER}, capture_output=True, text=True, timeout=300, check=False
     )
     found = [check for path in tmp_path.glob("*/checks.json") for check in json.loads(path.read_text())]
-    failed = {check["id"]: check.get("errorMessage") for check in found if check["status"] == "FAILURE"}
-    expected = set(EXPECTED[version] | IN_BOTH) - (BY_FIXTURES if program == FIXTURES else set())
+    failed = {
+        check["id"]: check.get("errorMessage") for check in found if check["status"] in ("FAILURE", "WARNING")
+    }
+    expected = set(EXPECTED[version] | IN_BOTH) if program == SHIPPED else set()
     assert len([one for one in found if one["status"] == "SUCCESS"]) >= MIN_PASSED[program, version], (
         done.stdout + done.stderr[-500:]
     )

@@ -12,7 +12,9 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from tests.operations.harness import OperationsHarness
+from tests.targets.kit import wait_until
 from timewright import Context, Scheduler
+from timewright.core.alerts.channels import DASHBOARD_URL
 from timewright.interfaces.mcp import make_server
 from timewright.interfaces.mcp.tasks import TASKS_EXTENSION
 from timewright.operations import OperationContext
@@ -124,18 +126,28 @@ def app(tmp_path: Path) -> Any:
     def broken() -> None:
         raise OSError("no disk")
 
+    wait: dict[str, Any] = {"answer": {"to": "editors", "form": {"send": "boolean"}}}
+    steps = [{"name": name, "description": f"Send {name}?", "wait": wait} for name in ("one", "other")]
+    app.call("workflow put", name="letters", steps=steps)
+    app._context().store.write(lambda tx: tx.put_meta(DASHBOARD_URL, "https://tw.example.com/"))
     with app:
         yield app
 
 
-def perform(app: Scheduler, method: str, fields: dict[str, Any], *, declares: bool) -> Any:
+def perform(
+    app: Scheduler, method: str, fields: dict[str, Any], *, declares: bool, opens_pages: bool = False
+) -> Any:
     """Perform a request of a client of the newest version."""
     server = make_server(lambda _: app._context(), tools="all")
     entry = server.get_request_handler(method)
     assert entry is not None
     params = entry.params_type.model_validate(fields, by_name=True)
 
-    request = fake_request(types.ClientCapabilities(extensions=TASKS if declares else None))
+    url = types.UrlElicitationCapability() if opens_pages else None
+    asking = types.ElicitationCapability(form=types.FormElicitationCapability(), url=url)
+    request = fake_request(
+        types.ClientCapabilities(extensions=TASKS if declares else None, elicitation=asking)
+    )
 
     async def answer() -> Any:
         return await entry.handler(request, params)
@@ -155,6 +167,7 @@ def fake_request(declared: types.ClientCapabilities) -> Any:
     class Request:
         protocol_version = "2026-07-28"
         request = None
+        meta = None
 
         class session:  # noqa: N801 - an attribute of the request
             client_capabilities = declared
@@ -205,3 +218,51 @@ def test_an_unknown_task_is_refused(app: Scheduler) -> None:
 def test_a_run_of_tomorrow_is_not_a_task(app: Scheduler) -> None:
     answer = call_tool(app, "schedule_run", {"schedule": "work", "at": "2099-01-01T00:00:00Z"})
     assert answer.structured_content["run"]["state"] == "ready"
+
+
+def asking_task(app: Scheduler) -> tuple[str, list[Any]]:
+    """Start a workflow that asks twice; return its task and its questions."""
+    task = str(call_tool(app, "workflow_run", {"workflow": "letters"})["taskId"])
+    wait_until(lambda: len(app.approvals.list().answers) == 2)
+    return task, list(app.approvals.list().answers)
+
+
+def see_task(app: Scheduler, task: str, *, opens_pages: bool = True) -> Any:
+    return perform(app, "tasks/get", {"task_id": task}, declares=True, opens_pages=opens_pages)
+
+
+def test_a_task_whose_workflow_asks_a_person_leads_to_the_pages_of_its_questions(app: Scheduler) -> None:
+    task, (first, second) = asking_task(app)
+    seen = see_task(app, task)
+    assert (seen["status"], seen["statusMessage"]) == (
+        "input_required",
+        "waits for a person: Send one?; Send other?",
+    )
+    assert seen["inputRequests"][first.run] == {
+        "method": "elicitation/create",
+        "params": {
+            "mode": "url",
+            "message": "Send one?",
+            "url": f"https://tw.example.com/runs/{first.run}",
+        },
+    }
+    app.runs.answer(run=first.run, answer={"send": True})
+    assert list(see_task(app, task)["inputRequests"]) == [second.run]
+    app.runs.answer(run=second.run, answer={"send": True})
+    assert ended(app, {"taskId": task})["status"] == "completed"
+
+
+def test_a_client_that_opens_no_pages_is_told_who_is_waited_for(app: Scheduler) -> None:
+    task, _ = asking_task(app)
+    seen = see_task(app, task, opens_pages=False)
+    assert seen["status"] == "working"
+    assert seen["statusMessage"].startswith("waits for a person: Send one?; Send other?; approval list")
+    assert "inputRequests" not in seen
+
+
+def test_a_client_cannot_answer_for_a_person(app: Scheduler) -> None:
+    task, (first, _) = asking_task(app)
+    given = {first.run: {"action": "accept", "content": {"send": True}}}
+    fields = {"task_id": task, "inputResponses": given}
+    assert perform(app, "tasks/update", fields, declares=True, opens_pages=True) == {}
+    assert first.run in see_task(app, task)["inputRequests"]

@@ -13,6 +13,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from timewright.errors import NotAllowed
 from timewright.interfaces.mcp.calls import ToolAnswer
+from timewright.interfaces.mcp.client_channel import ClientChannel, channel_of
 from timewright.operations.text_safety import sanitize
 
 ANSWER = "confirm"
@@ -25,12 +26,12 @@ async def ask_for_confirmation(
     """Return the arguments of a destructive call, with a confirmation if the person gave it.
 
     A client of the newest protocol version gets a question back, and repeats the call with the answer and the
-    token in its state; without the answer it is asked again. Other clients are asked on their connection. A
+    token in its state; without the answer it is asked again. Other clients are asked while they wait. A
     client that cannot ask gets its arguments back, and is told to use a dry run and a token instead.
     """
     arguments = dict(params.arguments or {})
-    capabilities = ctx.session.client_capabilities
-    if capabilities is None or capabilities.elicitation is None:
+    channel = channel_of(ctx)
+    if not _can_ask(ctx, channel):
         return arguments
     given = (params.input_responses or {}).get(ANSWER)
     if params.request_state is not None and given is not None:
@@ -43,10 +44,27 @@ async def ask_for_confirmation(
         request = types.ElicitRequest(params=question)
         return types.InputRequiredResult(input_requests={ANSWER: request}, request_state=preview.confirm)
     try:
-        answer = await ctx.session.elicit_form(question.message, _SCHEMA, ctx.request_id)
+        return _confirmed(arguments, await _ask(ctx, channel, question), token=preview.confirm)
     except NoBackChannelError:
         return arguments
-    return _confirmed(arguments, answer, token=preview.confirm)
+
+
+def _can_ask(ctx: Any, channel: ClientChannel | None) -> bool:
+    """Whether a client can ask its person; over HTTP, one of an earlier version says so in its session."""
+    declared = ctx.session.client_capabilities
+    is_declared = declared is not None and declared.elicitation is not None
+    return is_declared or (channel is not None and channel.can_ask)
+
+
+async def _ask(ctx: Any, channel: ClientChannel | None, question: types.ElicitRequestFormParams) -> Any:
+    """Ask the client on its connection, and return the answer; None if it is not one to this question."""
+    if channel is None:
+        return await ctx.session.elicit_form(question.message, question.requested_schema, ctx.request_id)
+    fields = question.model_dump(by_alias=True, mode="json", exclude_none=True)
+    try:
+        return types.ElicitResult.model_validate(await channel.ask("elicitation/create", fields))
+    except ValueError:
+        return None
 
 
 _SCHEMA: dict[str, Any] = {

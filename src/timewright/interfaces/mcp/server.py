@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import anyio.from_thread
 import anyio.to_thread
 import mcp_types as types
 from mcp.server.caching import CacheableMethod, CacheHint
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 from timewright.errors import TimewrightError
 from timewright.interfaces.mcp import prompts, resources
 from timewright.interfaces.mcp.calls import ToolCalls, needs_confirmation, to_json
+from timewright.interfaces.mcp.client_channel import channel_of
 from timewright.interfaces.mcp.confirm import Confirmations, NotConfirmed, shared_confirmations
 from timewright.interfaces.mcp.elicitation import ask_for_confirmation
 from timewright.interfaces.mcp.tasks import add_task_methods, as_task, supports_tasks
@@ -108,7 +110,8 @@ class _Handlers:
             shared = shared_confirmations(context) if ctx.request is not None else None
             confirmations = shared or self._own_confirmations
             tests = _StartedTests()
-            context = replace(context, on_test_started=tests.add)
+            progress = _Progress(ctx)
+            context = replace(context, on_test_started=tests.add, on_wait=progress.report)
             call = partial(
                 self._calls.call,
                 context,
@@ -176,6 +179,31 @@ class _Handlers:
     async def read_context(self, ctx: Any) -> OperationContext:
         """The operation context of a request."""
         return await anyio.to_thread.run_sync(self._context_provider, ctx.request)
+
+
+class _Progress:
+    """Tells a client, if it asked for that, how far the run is that one call waits for."""
+
+    def __init__(self, ctx: Any) -> None:
+        self._ctx = ctx
+        self._token = (ctx.meta or {}).get("progress_token")
+        self._last = -1.0
+
+    def report(self, progress: float, note: str) -> None:
+        """Notify the client of progress, and end the wait if the client is gone; runs in a thread."""
+        anyio.from_thread.check_cancelled()
+        # The protocol demands that every notification tells more than the last one.
+        if progress > self._last:
+            self._last = progress
+            anyio.from_thread.run(self._notify, progress, sanitize(note))
+
+    async def _notify(self, progress: float, note: str) -> None:
+        channel = channel_of(self._ctx)
+        if channel is None:
+            await self._ctx.session.report_progress(progress, 1.0, note)
+        elif self._token is not None:
+            fields = {"progressToken": self._token, "progress": progress, "total": 1.0, "message": note}
+            await channel.notify("notifications/progress", fields)
 
 
 class _StartedTests:

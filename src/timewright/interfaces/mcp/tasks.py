@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import anyio.to_thread
@@ -14,6 +15,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from timewright.core.run.run import RunState
 from timewright.errors import TimewrightError
 from timewright.interfaces.mcp.calls import ToolAnswer, to_json
+from timewright.interfaces.mcp.task_questions import can_open_pages, question_fields
 from timewright.operations import OperationContext, operations
 from timewright.operations.text_safety import sanitize
 
@@ -61,7 +63,13 @@ def add_task_methods(server: Server[Any], read_context: Any) -> None:
     """Let a server answer `tasks/get`, `tasks/cancel` and `tasks/update`."""
 
     async def get(ctx: Any, params: TaskRequestParams) -> dict[str, Any]:
-        return _detail(await perform(ctx, "run get", params.task_id))
+        found = await perform(ctx, "run get", params.task_id)
+        task = _detail(found)
+        if task["status"] == "working":
+            context: OperationContext = await read_context(ctx)
+            find = partial(question_fields, context, found["run"], has_pages=can_open_pages(ctx))
+            task |= await anyio.to_thread.run_sync(find)
+        return task
 
     async def cancel(ctx: Any, params: TaskRequestParams) -> dict[str, Any]:
         found = await perform(ctx, "run get", params.task_id)
@@ -70,7 +78,7 @@ def add_task_methods(server: Server[Any], read_context: Any) -> None:
         return {}
 
     async def update(ctx: Any, params: TaskRequestParams) -> dict[str, Any]:
-        # A run asks its client for nothing: there is nothing to update.
+        # The client says that it has opened a page. What the person answers there is in the run itself.
         await perform(ctx, "run get", params.task_id)
         return {}
 

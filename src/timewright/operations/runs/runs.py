@@ -178,7 +178,11 @@ def wait_for_run(context: OperationContext, request: WaitForRun) -> RunDetail:
     while True:
         found = get_run(context, GetRun(run=request.run))
         left = until - clock.monotonic()
-        if found.run.finished_at is not None or found.run.state is RunState.PARKED or left <= 0:
+        has_ended = found.run.finished_at is not None
+        if context.on_wait is not None:
+            note = found.run.progress_note or found.run.state.value
+            context.on_wait(1.0 if has_ended else found.run.progress or 0.0, note)
+        if has_ended or found.run.state is RunState.PARKED or left <= 0:
             return found
         clock.sleep(min(WAIT_INTERVAL_S, left))
 

@@ -14,6 +14,7 @@ from timewright.core.workflow.spec import FormField, check_answer, matches_event
 from timewright.errors import Forbidden, NotAllowed
 from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import settle_results
+from timewright.ledger.workflow_runs.records import HELD_BY_WAIT, HELD_BY_WORKFLOW
 from timewright.ledger.workflow_runs.waits import (
     WaitingStep,
     event_scopes,
@@ -170,6 +171,13 @@ def give_answer(context: OperationContext, run_id: str, answer: Any, *, reason: 
 def pending_answers(tx: Transaction, namespace: str) -> list[PendingAnswer]:
     """The steps of a namespace that wait for a person, oldest first."""
     return [pending_answer(one) for one in list_waiting_steps(tx, namespace)]
+
+
+def pending_answers_of(tx: Transaction, namespace: str, *, run: str, holder: str) -> list[PendingAnswer]:
+    """The steps of one workflow run that wait for a person, or the step that the run itself is."""
+    if holder not in (HELD_BY_WORKFLOW, HELD_BY_WAIT):
+        return []
+    return [one for one in pending_answers(tx, namespace) if run in (one.run, one.workflow_run)]
 
 
 def pending_answer(waiting: WaitingStep) -> PendingAnswer:
