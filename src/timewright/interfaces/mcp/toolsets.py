@@ -50,7 +50,7 @@ _OTHER_WORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "put": ("add",), "insert": ("add",), "enqueu": ("add", "queu"), "messag": ("entr", "payload"),
         "mail": ("entr",), "item": ("entr",), "job": ("schedul",), "task": ("schedul",),
-        "remov": ("delet",), "kill": ("cancel",), "abort": ("cancel",), "stop": ("cancel", "paus"),
+        "remov": ("delet", "cancel"), "kill": ("cancel",), "abort": ("cancel",), "stop": ("cancel", "paus"),
         "upcom": ("now", "next"), "soon": ("now", "upcom"), "go": ("now", "upcom"),
         "hour": ("horizon", "upcom"), "fir": ("occurrenc", "next"), "cron": ("trigger", "next"),
         "express": ("trigger",), "mean": ("trigger",), "slack": ("channel", "creat"),
@@ -87,16 +87,16 @@ CORE_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )  # fmt: skip
 # Further fields that agents need often: the description of the tool names them, which costs fewer tokens.
-_MORE_OF_A_SCHEDULE = (
-    "after (name of a schedule; with delay, on)", "rrule", "max_attempts (with the first)", "backoff",
-    "time_limit", "start_at", "end_at", "max_runs", "tags",
-)  # fmt: skip
 MORE_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "schedule create": _MORE_OF_A_SCHEDULE,
-        "schedule update": ("at", *_MORE_OF_A_SCHEDULE),
+        "schedule create": (
+            "after (name of a schedule; with delay, on)", "rrule", "shell (list: program, arguments)",
+            "max_attempts (with the first)", "backoff (such as 5m)", "time_limit", "start_at", "end_at",
+            "max_runs", "catch_up (none, last, all)", "tags",
+        ),
+        "schedule update": ("at", "all of schedule_create"),
     }
-)
+)  # fmt: skip
 # A preview takes every field of a schedule; these decide when it runs.
 SHOWN_FIELDS = MappingProxyType(
     {

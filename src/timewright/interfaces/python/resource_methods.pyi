@@ -193,7 +193,7 @@ class Runs:
     def artifacts(self, run: str, *, name: str = ..., fence: int | None = ..., offset: int = ..., limit: int = ...) -> RunArtifacts:
         """List the artifacts of a run, or read one of them in parts."""
     def cancel(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
-        """Cancel a run: at once if it is not leased, otherwise its holder has a grace period to stop."""
+        """Cancel a run or a queue entry: at once if not leased, otherwise its holder has time to stop."""
     def counts(self, *, period: timedelta | str = ..., until: datetime | str | None = ..., step: timedelta | str | None = ...) -> RunCountSeries:
         """Count the ended runs of an hour, a day or a week by the minute they were planned in."""
     def explain(self, run: str) -> Explanation:
@@ -533,7 +533,7 @@ class AsyncRuns:
     async def artifacts(self, run: str, *, name: str = ..., fence: int | None = ..., offset: int = ..., limit: int = ...) -> RunArtifacts:
         """List the artifacts of a run, or read one of them in parts."""
     async def cancel(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
-        """Cancel a run: at once if it is not leased, otherwise its holder has a grace period to stop."""
+        """Cancel a run or a queue entry: at once if not leased, otherwise its holder has time to stop."""
     async def counts(self, *, period: timedelta | str = ..., until: datetime | str | None = ..., step: timedelta | str | None = ...) -> RunCountSeries:
         """Count the ended runs of an hour, a day or a week by the minute they were planned in."""
     async def explain(self, run: str) -> Explanation:

@@ -189,7 +189,7 @@ def wait_for_run(context: OperationContext, request: WaitForRun) -> RunDetail:
 
 @operations.write("run cancel", scope="trigger", examples=({"run": LEASED_RUN, "reason": "wrong numbers"},))
 def cancel_run(context: OperationContext, tx: Transaction, request: RunAction) -> RunDetail:
-    """Cancel a run: at once if it is not leased, otherwise its holder has a grace period to stop."""
+    """Cancel a run or a queue entry: at once if not leased, otherwise its holder has time to stop."""
     return _change(context, tx, request, cancel)
 
 
