@@ -63,7 +63,7 @@ def test_every_documented_operation_is_registered() -> None:
         "schedule": "grid finish set-state"
         " create put put-many get list update delete pause resume archive run run-many next"
         " explain backfill skip"
-        " move note health revisions restore feed test outcomes trends",
+        " move note health revisions restore feed upcoming test outcomes trends",
         "clock": "accept",
         "instance": "list",
         "run": "list get wait cancel retry reset explain report logs answer link artifacts"

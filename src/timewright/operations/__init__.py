@@ -13,7 +13,7 @@ from timewright.operations.alerts import channels, incidents, pings
 from timewright.operations.budgets import budgets as _budgets
 from timewright.operations.budgets import providers
 from timewright.operations.calendars import calendars as _calendars
-from timewright.operations.calendars import ical_import
+from timewright.operations.calendars import feed
 from timewright.operations.context import OperationContext
 from timewright.operations.definitions import export, plan, programs
 from timewright.operations.explain import explain as _explain
@@ -33,6 +33,7 @@ from timewright.operations.schedules import (
     pause_archive,
     queries,
     reminders,
+    upcoming,
     writes,
 )
 from timewright.operations.workflows import waits, workflow_approvals, workflow_runs

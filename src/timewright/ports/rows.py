@@ -205,6 +205,14 @@ class FutureManualRuns(Struct, frozen=True):
     limit: int
 
 
+class FutureManualRunsIn(Struct, frozen=True, kw_only=True):
+    """Manual runs of all schedules of a namespace for a future instant up to `until`, earliest first."""
+
+    namespace: str
+    until: datetime
+    limit: int
+
+
 class ReleasableRuns(Struct, frozen=True):
     """The first held run of each given schedule, or of all, that has no ready or leased run."""
 
@@ -270,6 +278,7 @@ RunSelection = (
     LiveRuns
     | QueuedRuns
     | FutureManualRuns
+    | FutureManualRunsIn
     | ReleasableRuns
     | FirstReadyRuns
     | LeasedRuns

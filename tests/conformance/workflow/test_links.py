@@ -30,7 +30,7 @@ from timewright.core.run.run import LIVE_STATES, Run, RunState
 from timewright.core.schedule.upstream import EndKind
 from timewright.errors import Conflict
 from timewright.ports import RunChange, Store
-from timewright.ports.rows import FutureManualRuns, RunsWithNeeds
+from timewright.ports.rows import FutureManualRuns, FutureManualRunsIn, RunsWithNeeds
 from timewright.ports.workflow import Link, RunEndEffects
 from timewright.stores.statements import SQLITE, load_statements
 
@@ -287,6 +287,21 @@ def test_only_future_manual_runs_of_the_schedule_are_listed(store: Store) -> Non
     assert ahead(store, "sch_1") == [told]
 
 
+def test_future_manual_runs_of_a_namespace_are_those_of_all_its_schedules(store: Store) -> None:
+    def found(namespace: str = "default", *, until: datetime = NOON + HOUR, limit: int = 1000) -> list[Run]:
+        which = FutureManualRunsIn(namespace=namespace, until=until, limit=limit)
+        return list(store.read(lambda tx: tx.select_runs(which)))
+
+    made = [by_hand(f"sch_{n}", fire_at=NOON + n * MINUTE) for n in (1, 2, 3)]
+    other = by_hand("sch_4", fire_at=NOON + MINUTE, namespace="other")
+    queue_entry = make_run(fire_at=NOON + MINUTE, queue="mail")
+    add(store, *reversed(made), other, queue_entry, make_run("sch_1", fire_at=NOON + HOUR))
+    assert found() == made
+    assert found(until=NOON + 2 * MINUTE) == found(limit=2) == made[:2]
+    assert found("other") == [other]
+    assert found("nobody") == found(limit=0) == []
+
+
 def test_a_manual_run_whose_instant_has_come_is_not_listed_as_future(store: Store) -> None:
     first, second = (by_hand("sch_1", fire_at=NOON + n * HOUR) for n in (1, 2))
     add(store, first, second)
@@ -301,6 +316,7 @@ def test_each_query_uses_its_index(database: Database) -> None:
     database.open()
     made_for = {
         "future_manual_runs": ["runs_future_manual"],
+        "future_manual_runs_of_namespace": ["runs_future_manual"],
         "run_end_effects": ["runs_held", "schedule_links_downstream", "schedules_failing"],
         "upstream_links": ["schedule_links_downstream"],
         "runs_with_needs": ["SEARCH runs USING PRIMARY KEY (id=?)", "dependency_waits_schedule"],

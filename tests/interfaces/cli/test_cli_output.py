@@ -255,3 +255,26 @@ def test_quiet_prints_the_ids_of_backfills(harness: OperationsHarness) -> None:
     span = {"since": "2026-03-01T00:00:00Z", "until": "2026-03-03T00:00:00Z"}
     made = harness.ask("schedule backfill", schedule="daily", **span)["backfill"]["backfill"]
     assert made in invoke(harness, "backfill", "list", "-q").lines
+
+
+def test_upcoming_occurrences_fit_80_columns_and_are_in_the_zone_that_is_asked_for(
+    harness: OperationsHarness,
+) -> None:
+    harness.ask("schedule note", schedule="nightly-report", text="the auditors read this")
+    words = ["upcoming", "--until", "tomorrow 9am", "--tag", "daily"]
+    here = invoke(harness, *words, width=80, TZ="Europe/Berlin")
+    assert here.lines == [
+        "until Wed 2026-03-11 09:00 +01:00 (in 20 h)",
+        "TIME              IN       SCHEDULE        SCHEDULE TIME  RESULT",
+        "2026-03-11 04:00  in 15 h  nightly-report  03:00 UTC      the auditors read this",
+    ]
+    words[2] = "tomorrow 11pm"
+    there = invoke(harness, *words, "--zone", "Asia/Tokyo", width=80, TZ="Europe/Berlin")
+    assert there.lines == [
+        "until Wed 2026-03-11 23:00 +09:00 (in 26 h)   times in Asia/Tokyo",
+        "TIME              IN       SCHEDULE        RESULT",
+        "2026-03-11 12:00  in 15 h  nightly-report  the auditors read this",
+    ]
+    few = invoke(harness, "upcoming", "--limit", "2", width=80)
+    assert few.lines[-1] == "more follows: use a larger --limit, or --tag or --group"
+    assert invoke(harness, "upcoming", "--tag", "none").out.startswith("nothing is planned until ")

@@ -213,7 +213,7 @@ def test_without_a_choice_a_tool_that_is_not_listed_is_found_with_its_fields_and
 @pytest.mark.parametrize(
     ("task", "tool"),
     [
-        ("list what is going to run in the next three hours", "now"),
+        ("list what is going to run in the next three hours", "schedule_upcoming"),
         ("explain a cron expression and show its next fire times", "schedule_next"),
         ("skip the next two occurrences", "schedule_skip"),
         ("stop a running job", "run_cancel"),

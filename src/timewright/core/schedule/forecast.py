@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import islice
 
 from msgspec import Struct
 
@@ -70,12 +71,20 @@ def forecast(
             rule=f"1 to {MAX_PREVIEWS}",
             fix="count: 5",
         )
-    found: list[Preview] = []
+    return tuple(islice(previews(schedule, progress, now=now, until=until, calendars=calendars), count))
+
+
+def previews(
+    schedule: Schedule,
+    progress: ScheduleProgress,
+    *,
+    now: datetime,
+    until: datetime | None = None,
+    calendars: Mapping[str, Calendar] = NO_CALENDARS,
+) -> Iterator[Preview]:
+    """Yield the next occurrences, as `forecast` returns them, without a limit."""
     for admission in _passes(schedule, progress, now=now, until=until, calendars=calendars):
-        found.extend(_preview(schedule, verdict) for verdict in admission.verdicts)
-        if len(found) >= count:
-            break
-    return tuple(found[:count])
+        yield from (_preview(schedule, verdict) for verdict in admission.verdicts)
 
 
 def forecast_on_time(

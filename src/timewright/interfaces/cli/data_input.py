@@ -27,6 +27,8 @@ _FIX = "'{\"to\": \"ada\"}', or '{to: ada}'"
 _INTEGER = r"-?(?:0|[1-9][0-9]*)"
 # Text that is meant as data, so a syntax error is reported.
 _LOOKS_LIKE_DATA = re.compile(r"^\s*(?:[\[{\"]|- )|: |\n")
+# Reads that look ahead: `9am` is the next one.
+FUTURE_READS = frozenset({"schedule next", "schedule upcoming"})
 # As curl reads a file; here it would be taken for text.
 _FILE_REFERENCE = re.compile(r"@[\w./~-]*[./][\w./-]+")
 _NUMBER = re.compile(rf"{_INTEGER}(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
@@ -147,7 +149,7 @@ def resolve_instants(
         # `explain` handles a time of day itself, with its precision.
         if operation.name == "schedule explain" and today_at(text, now=now, zone=local_zone(now)) is not None:
             continue
-        past = field.key in PAST_FIELDS or (operation.read_only and operation.name != "schedule next")
+        past = field.key in PAST_FIELDS or (operation.read_only and operation.name not in FUTURE_READS)
         read = read_instant_text(text, now=now, zone=zone, field=field.key, past=past)
         resolved[field.key] = read if isinstance(read, str) else format_instant(read)
     return resolved

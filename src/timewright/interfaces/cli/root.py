@@ -16,7 +16,7 @@ from timewright.interfaces.cli.session import Session
 from timewright.operations import operations
 from timewright.operations.registry import VERB_ALIASES
 
-ALIASES = {"explain": "schedule explain"}
+ALIASES = {"explain": "schedule explain", "upcoming": "schedule upcoming"}
 # Commands of other programs and ours for the same purpose.
 SYNONYMS = {
     "start": "up",
@@ -33,6 +33,7 @@ FREQUENT_COMMANDS = {
     "schedule create": "Create a schedule: --every 15m --call reports.nightly",
     "schedule list": "List the schedules with their next and last runs.",
     "schedule next": "Show the next occurrences of a schedule.",
+    "upcoming": "Show what starts next, of all schedules.",
     "schedule run": "Start a run now.",
     "schedule pause": "Stop a schedule until it is resumed.",
     "run list": "List runs; --state failed, --follow.",
@@ -46,6 +47,7 @@ TASKS: dict[str, tuple[str, ...]] = {
         "schedule",
         "run",
         "explain",
+        "upcoming",
         "backfill",
         "reminder",
         "group",

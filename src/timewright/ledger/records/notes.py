@@ -34,7 +34,15 @@ def occurrence_notes(
     tx: Transaction, schedule_id: str, instants: Iterable[datetime], *, namespace: str
 ) -> dict[datetime, OccurrenceNote]:
     """The notes on occurrences of a schedule, by instant."""
-    names = {_name(schedule_id, at): at for at in instants}
+    found = notes_of_schedules(tx, ((schedule_id, at) for at in instants), namespace=namespace)
+    return {at: note for (_, at), note in found.items()}
+
+
+def notes_of_schedules(
+    tx: Transaction, occurrences: Iterable[tuple[str, datetime]], *, namespace: str
+) -> dict[tuple[str, datetime], OccurrenceNote]:
+    """The notes on occurrences of several schedules, by schedule id and instant."""
+    names = {_name(schedule_id, at): (schedule_id, at) for schedule_id, at in occurrences}
     rows = tx.get_objects(NOTE, namespace=namespace, names=sorted(names)) if names else []
     return {names[row.name]: replace(_decode(row.body), revision=row.revision) for row in rows}
 

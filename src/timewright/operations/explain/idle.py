@@ -178,6 +178,11 @@ _EXPLAINERS: Mapping[
 }
 
 
+def has_decided_ahead(tx: Transaction, schedule: Schedule, *, now: datetime) -> bool:
+    """Whether someone has decided about a later occurrence, so that the forecast may have a row already."""
+    return any(one.planned_at and one.planned_at > now for one in tx.list_adjustments(schedule.id))
+
+
 def forecast_undecided(
     tx: Transaction,
     schedule: Schedule,
@@ -193,7 +198,7 @@ def forecast_undecided(
     After an edit the cursor may lie before occurrences that were skipped by hand.
     """
     found = forecast(schedule, progress, now=now, count=count, until=until, calendars=calendars)
-    if not any(one.planned_at and one.planned_at > now for one in tx.list_adjustments(schedule.id)):
+    if not has_decided_ahead(tx, schedule, now=now):
         return found
     decided = sum(tx.find_occurrence(schedule.id, one.planned_at) is not None for one in found)
     if not decided:

@@ -23,6 +23,7 @@ from timewright.ports import (
 from timewright.ports.rows import (
     FirstReadyRuns,
     FutureManualRuns,
+    FutureManualRunsIn,
     LeasedRuns,
     LiveRuns,
     QueuedRuns,
@@ -320,6 +321,10 @@ _SELECTIONS: dict[Any, tuple[str, Callable[[Any], dict[str, Any]]]] = {
     LiveRuns: ("live_runs", _ids),
     QueuedRuns: ("queue_runs", asdict),
     FutureManualRuns: ("future_manual_runs", _ids_and_limit),
+    FutureManualRunsIn: (
+        "future_manual_runs_of_namespace",
+        lambda which: {**asdict(which), "until": to_micros(which.until)},
+    ),
     ReleasableRuns: ("releasable_runs_of_schedules", _ids_and_limit),
     LeasedRuns: ("leased_runs", lambda which: {"holder": which.holder}),
     StepRuns: ("child_runs", lambda which: {"parent": which.parent, "finished": int(not which.unfinished)}),

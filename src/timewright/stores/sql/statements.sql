@@ -1630,6 +1630,14 @@ WHERE state = 'ready' AND deferred = 1 AND dedupe_scope <> '' AND schedule_id {i
 ORDER BY fire_at, id
 LIMIT :limit
 
+-- name: future_manual_runs_of_namespace
+-- With an expression of fire_at the index by schedule is used: the other one also has retries and queue entries.
+SELECT {run} FROM runs
+WHERE state = 'ready' AND deferred = 1 AND dedupe_scope <> '' AND schedule_id > '' AND namespace = :namespace
+    AND fire_at + 0 <= :until
+ORDER BY fire_at + 0, id
+LIMIT :limit
+
 -- name: claim_alert_check
 -- Take the right to look for incidents, unless another instance looked after :before. Instants have 16 digits.
 INSERT INTO meta (name, value) VALUES ('alerts_checked_at', :now)

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from timewright.core.input.encoding import to_json_value
 from timewright.core.run.run import Attempt
 from timewright.core.schedule.forecast import Preview
 from timewright.core.schedule.schedule import Schedule
+from timewright.core.zones import load_zone
 from timewright.interfaces.cli.output.rows import (
     ROWS,
     WINDOW_COLUMNS,
@@ -37,6 +38,7 @@ from timewright.interfaces.cli.output.table import (
     wrap,
 )
 from timewright.interfaces.cli.output.times import (
+    clock_time,
     full_time,
     has_zone,
     localize_times,
@@ -46,6 +48,7 @@ from timewright.interfaces.cli.output.times import (
     time_in_zone,
 )
 from timewright.interfaces.program import with_program
+from timewright.operations.schedules.upcoming import UpcomingOccurrence
 from timewright.operations.workflows.waits import PendingAnswer
 
 JsonObject = Mapping[str, Any]
@@ -162,6 +165,19 @@ def next_page(answer: JsonObject, screen: Screen) -> list[str]:
         else [screen.render("no next occurrence")]
     )
     return [*wrap(screen, head), *rows]
+
+
+def upcoming_page(answer: JsonObject, screen: Screen) -> list[str]:
+    """Return what starts next, one per line; in the zone that was asked for, else in the local one."""
+    if answer["zone"]:
+        screen = replace(screen, zone=load_zone(answer["zone"]))
+    until = f"until {format_value(answer['until'], screen)}"
+    hint = "more follows: use a larger --limit, or --tag or --group"
+    more = wrap(screen, hint) if answer["more"] else []
+    if not answer["occurrences"]:
+        return more or wrap(screen, f"nothing is planned {until}")
+    head = f"{until}{GAP}times in {answer['zone']}" if answer["zone"] else until
+    return [*wrap(screen, head), *row_table(UpcomingOccurrence, answer["occurrences"], screen), *more]
 
 
 def health_page(answer: JsonObject, screen: Screen) -> list[str]:
@@ -333,6 +349,27 @@ def _upcoming(answer: JsonObject, screen: Screen) -> tuple[str, str]:
     distance = distance.replace(" ", NBSP)
     # Further times are shown only if they are today.
     return "next", ", ".join([f"{first} ({distance})", *(text for text in rest if len(text) == _TIME_WIDTH)])
+
+
+def _upcoming_occurrence(row: JsonObject, screen: Screen) -> list[str]:
+    """As a row of `schedule next`, with the schedule and a shorter time."""
+    _, distance, there, result = ROWS[Preview][1](row, screen)
+    moment = parse_instant_or_none(row["planned_at"])
+    assert moment is not None
+    shown = clock_time(moment, now=screen.now, zone=screen.zone)
+    return [shown, distance, row["schedule"], there, localize_times(result, now=screen.now, zone=screen.zone)]
+
+
+ROWS[UpcomingOccurrence] = (
+    (
+        Column("TIME"),
+        Column("IN"),
+        Column("SCHEDULE", 14),
+        Column("SCHEDULE TIME", 12),
+        Column("RESULT", 8),
+    ),
+    _upcoming_occurrence,
+)
 
 
 def _pending_answer(row: Mapping[str, Any], screen: Screen) -> list[str]:

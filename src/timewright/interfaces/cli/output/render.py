@@ -22,19 +22,20 @@ from timewright.interfaces.cli.output.pages import (
     run_page,
     schedule_line,
     schedule_page,
+    upcoming_page,
 )
 from timewright.interfaces.cli.output.rows import ROWS, format_value
 from timewright.interfaces.cli.output.table import Screen, escape_control, key_values, wrap
 from timewright.interfaces.cli.output.times import parse_instant_or_none, relative_time
 from timewright.operations import Operation, views
-from timewright.operations.calendars import calendars, ical_import
+from timewright.operations.calendars import calendars, feed
 from timewright.operations.definitions import export, plan
 from timewright.operations.explain import explain
 from timewright.operations.health import doctor, lint, overdue, verify
 from timewright.operations.queues import lease_results, leases
 from timewright.operations.registry import ListRequest
 from timewright.operations.runs import logs, runs
-from timewright.operations.schedules import approvals, manual_runs, queries, writes
+from timewright.operations.schedules import approvals, manual_runs, queries, upcoming, writes
 
 MARKS = {
     "created": "+",
@@ -140,11 +141,12 @@ _RENDERERS: dict[type, Renderer] = {
     explain.Explanation: explanation_page,
     queries.NextOccurrences: next_page,
     queries.ScheduleHealth: health_page,
+    upcoming.Upcoming: upcoming_page,
     doctor.DoctorReport: findings_page,
     lint.LintReport: findings_page,
     overdue.OverdueReport: overdue_page,
     logs.RunLogs: logs_page,
-    ical_import.ScheduleFeed: feed_page,
+    feed.ScheduleFeed: feed_page,
     manual_runs.TargetTestResult: target_test_page,
     verify.VerificationResult: verification_page,
     plan.FilePlan: plan_page,
