@@ -14,7 +14,14 @@ from msgspec.structs import replace
 from tests.core.input import model_strategies as values
 from timewright.core.calendars import Calendar, CalendarRule
 from timewright.core.input.aliases import CHOICE_ALIASES, FIELD_ALIASES, snake_case
-from timewright.core.input.decode import decode, decode_policy, decode_queue_file, decode_schedule, encode
+from timewright.core.input.decode import (
+    decode,
+    decode_changes,
+    decode_policy,
+    decode_queue_file,
+    decode_schedule,
+    encode,
+)
 from timewright.core.input.scalars import MAX_DEPTH
 from timewright.core.input.struct_decoder import type_info
 from timewright.core.moments import DAY, HOUR, MINUTE, SECOND
@@ -220,6 +227,23 @@ def test_an_ambiguous_target_is_refused_with_its_path(raw: Any, field: str) -> N
 )
 def test_short_forms_of_backoffs_are_expanded(raw: Any, expected: Any) -> None:
     assert decode({"backoff": raw}, Retry).backoff == expected
+
+
+def test_a_base_above_the_cap_is_refused_wherever_it_is_written() -> None:
+    long = {"base": "5m"}
+    for field, call in (
+        ("retry.backoff.base", lambda: made(retry={"max_attempts": 5, "backoff": long})),
+        ("retry.backoff.base", lambda: made(backoff_base="5m")),
+        ("retry.backoff.base", lambda: made(retry={"backoff": Exponential(base=5 * MINUTE)})),
+        ("retry.backoff.base", lambda: decode_changes({"backoff": long}, of=made(), now=NOON)),
+        ("policy.backoff.base", lambda: decode_policy({"backoff": long})),
+        ("retry.backoff.base", lambda: made(backoff={"base": "5m", "cap": "2m"})),
+    ):
+        error = refusal(call)
+        assert (error.field, error.value) == (field, "'5m'")
+        assert error.fix == "cap: 1h beside the base, or backoff: 5m for the same delay each time"
+    assert "the cap, 1m" in error.message or "the cap, 2m" in error.message
+    assert made(preset="routine", backoff=long).retry.backoff.cap == DAY
 
 
 @pytest.mark.parametrize(

@@ -336,6 +336,15 @@ def test_a_policy_file_that_cannot_be_read_leases_nothing(harness: OperationsHar
     assert harness.ask("queue show", queue="mail")["queue"]["in_flight"] == 1
 
 
+def test_a_policy_file_and_a_policy_refuse_a_base_above_the_cap(harness: OperationsHarness) -> None:
+    file = parse_policy_file("mail: {backoff: {base: 5m}}", path="policy.yaml")
+    assert file.error is not None
+    assert "is longer than the cap, 1m" in file.error.message
+    with pytest.raises(InvalidInput) as error:
+        harness.ask("queue policy set", queue="mail", backoff={"base": "5m"})
+    assert str(error.value.field).endswith("backoff.base")
+
+
 def test_a_scheduled_handoff_is_leased_like_any_entry(harness: OperationsHarness) -> None:
     harness.ask(
         "schedule create",

@@ -48,6 +48,7 @@ from timewright.core.input.shorthand import (
     expand_target,
     expand_trigger,
 )
+from timewright.core.moments import MAX_DURATION, format_duration
 from timewright.core.policies.backoff import Constant, Exponential, Ladder, Steady, Stretch
 from timewright.core.policies.policies import PRIORITIES, LeaseTerms, Retry
 from timewright.core.recurrence.triggers import After, AnyOf, Cron, Every, Manual, Once, Rrule
@@ -323,7 +324,7 @@ def _read_union(raw: Any, info: mi.UnionType, path: str, base: object) -> Any:
         return read_value(raw, kinds[0] if isinstance(raw, str) else kinds[-1], path, base)
     classes = frozenset(kind.cls for kind in structs.values())
     if isinstance(raw, tuple(classes)):
-        return raw
+        return _check_cap(raw, path)
     expand_with_base = _EXPANDERS_WITH_BASE.get(classes)
     tagged = (
         expand_with_base(raw, path, base) if expand_with_base is not None else _EXPANDERS[classes](raw, path)
@@ -334,7 +335,21 @@ def _read_union(raw: Any, info: mi.UnionType, path: str, base: object) -> Any:
         raise input_error(
             join_path(path, "kind"), tagged.get("kind"), "is not allowed here", rule=rule, fix=rule
         )
-    return _read_nested(tagged, found, path, base)
+    return _check_cap(_read_nested(tagged, found, path, base), path)
+
+
+def _check_cap(made: Any, path: str) -> Any:
+    """Return the value, or refuse a backoff whose cap, given or default, is shorter than its base."""
+    if not isinstance(made, Exponential) or made.base <= made.cap:
+        return made
+    base, longer = format_duration(made.base), format_duration(min(12 * made.base, MAX_DURATION))
+    raise input_error(
+        join_path(path, "base"),
+        base,
+        f"is longer than the cap, {format_duration(made.cap)}",
+        rule="delays grow from the base up to the cap, which is 1m unless you give it",
+        fix=f"cap: {longer} beside the base, or backoff: {base} for the same delay each time",
+    )
 
 
 def _read_list(raw: Any, info: mi.Type, path: str) -> Any:
