@@ -14,7 +14,6 @@ from timewright.core.schedule.forecast import Preview
 from timewright.core.schedule.schedule import Schedule
 from timewright.interfaces.cli.output.rows import (
     ROWS,
-    WINDOW_COLUMNS,
     columns_for,
     duration_of,
     format_instant,
@@ -23,7 +22,6 @@ from timewright.interfaces.cli.output.rows import (
     reason_of,
     start_delay,
     state_with_mark,
-    window_cells,
 )
 from timewright.interfaces.cli.output.table import (
     NBSP,
@@ -37,9 +35,11 @@ from timewright.interfaces.cli.output.table import (
     wrap,
 )
 from timewright.interfaces.cli.output.times import (
+    format_duration,
     full_time,
     has_zone,
     localize_times,
+    parse_duration_or_none,
     parse_instant_or_none,
     relative_time,
     short_time,
@@ -52,6 +52,11 @@ JsonObject = Mapping[str, Any]
 
 _METADATA = {"id", "name", "namespace", "group", "description", "tags", "metadata", "revision", "created_at"}
 _METADATA |= {"created_by", "origin", "owner", "trigger", "target"}
+_WINDOW_COLUMNS = (
+    Column("WINDOW"),
+    Column("RESULTS", 12),
+    *(Column(title, align_right=True) for title in ("SUCCESS", "MEDIAN", "P95", "DELAY P95")),
+)
 _MAIN_FIELD = {"http": "url", "call": "name", "shell": "command", "note": "text", "workflow": "workflow"}
 
 
@@ -171,8 +176,22 @@ def health_page(answer: JsonObject, screen: Screen) -> list[str]:
         for key, value in answer.items()
         if key != "windows"
     ]
-    windows = [window_cells(name, row) for name, row in answer["windows"].items()]
-    return [*key_values(screen, rows, indent=0), *table(screen, WINDOW_COLUMNS, windows)]
+    windows = [_window_cells(name, row) for name, row in answer["windows"].items()]
+    return [*key_values(screen, rows, indent=0), *table(screen, _WINDOW_COLUMNS, windows)]
+
+
+def _window_cells(name: str, row: JsonObject) -> list[str]:
+    """Return the cells of one health window."""
+    rate = row["success_rate"]
+    measured = [(row["duration"], "median"), (row["duration"], "p95"), (row["delay"], "p95")]
+    spans = [parse_duration_or_none(spread[key]) for spread, key in measured]
+    results = [f"{count} {state}" for state, count in sorted(row["outcomes"].items())]
+    return [
+        name,
+        ", ".join(results) or "none",
+        f"{rate:.0%}" if rate is not None else "",
+        *(format_duration(span) if span is not None else "" for span in spans),
+    ]
 
 
 def row_table(kind: type, rows: Sequence[JsonObject], screen: Screen) -> list[str]:
