@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from timewright.core.moments import MINUTE, check_duration, format_instant
+from timewright.core.recurrence.triggers import Once
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.core.target import Note
 from timewright.errors import InvalidInput
@@ -20,7 +21,12 @@ from timewright.operations.registry import ListRequest, ObjectName, ScheduleActi
 from timewright.operations.schedules.manual_runs import RunSchedule, run_schedule
 from timewright.operations.schedules.pause_archive import archive_schedule
 from timewright.operations.schedules.queries import has_metadata
-from timewright.operations.schedules.writes import CreateSchedule, create_schedule
+from timewright.operations.schedules.writes import (
+    CreateSchedule,
+    UpdateSchedule,
+    create_schedule,
+    update_schedule,
+)
 from timewright.ports import Page, ScheduleFilter, ScheduleRecord, Transaction
 
 REMINDER_GROUP = "reminders"
@@ -61,7 +67,7 @@ class CancelReminder(WriteRequest, frozen=True, kw_only=True):
 
 
 class SnoozeReminder(WriteRequest, frozen=True, kw_only=True):
-    """Which reminder, by its name or id, and the delay until it comes once more."""
+    """Which reminder, by its name or id, and the delay from now until it comes."""
 
     reminder: ObjectName
     after: timedelta = 10 * MINUTE
@@ -86,7 +92,7 @@ class ReminderList(Struct, frozen=True, kw_only=True):
 
 
 class SnoozedReminder(Struct, frozen=True, kw_only=True):
-    """A reminder, the instant at which it comes once more, and the run for it."""
+    """A reminder, the instant at which it comes, and the run for it if it comes once more."""
 
     reminder: Reminder
     at: datetime
@@ -156,9 +162,15 @@ def cancel_reminder(context: OperationContext, request: CancelReminder) -> Cance
     examples=({"reminder": "tea"}, {"reminder": "tea", "after": "1h", "reason": "in a meeting"}),
 )
 def snooze_reminder(context: OperationContext, request: SnoozeReminder) -> SnoozedReminder:
-    """Repeat a reminder once after a delay, also a finished one; its other times stay."""
-    record = _find(context, request.reminder)
-    at = context.now() + check_duration(request.after, field="after")
+    """Move a reminder that comes once; one that has come, or comes often, comes once more after the delay."""
+    record, now = _find(context, request.reminder), context.now()
+    at = now + check_duration(request.after, field="after")
+    if _is_pending(record, now=now):
+        change = UpdateSchedule(
+            schedule=record.schedule.id, changes={"once": at}, reason=request.reason or "snoozed"
+        )
+        moved = update_schedule(context, change)
+        return SnoozedReminder(reminder=_to_reminder(moved.schedule, moved.progress), at=at, run="")
     created = run_schedule(
         context, RunSchedule(schedule=record.schedule.id, at=at, reason=request.reason or "snoozed")
     )
@@ -170,6 +182,13 @@ def _find(context: OperationContext, name: str) -> ScheduleRecord:
     if not _is_reminder(record):
         raise not_found("reminder", name, (), list_command="reminder list", field="reminder")
     return record
+
+
+def _is_pending(record: ScheduleRecord, *, now: datetime) -> bool:
+    """Whether a reminder comes once and has not come yet."""
+    progress = record.progress
+    is_ahead = progress.next_at is not None and progress.next_at > now
+    return isinstance(record.schedule.trigger, Once) and progress.state is ScheduleState.ACTIVE and is_ahead
 
 
 def _when(request: SetReminder, *, now: datetime) -> dict[str, Any]:
