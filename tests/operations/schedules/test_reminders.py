@@ -100,6 +100,16 @@ def test_a_reminder_needs_exactly_one_time(harness: OperationsHarness, when: dic
         harness.ask("reminder set", text="x", **when)
 
 
+def test_a_reminder_comes_as_often_and_as_long_as_it_is_told(harness: OperationsHarness) -> None:
+    harness.ask("reminder set", text="x", name="three", every="1h", max_runs=3)
+    harness.ask("reminder set", text="x", name="until", every="1h", end_at="2026-03-10T14:00Z")
+    harness.ask("reminder set", text="x", name="rule", rrule="FREQ=DAILY;COUNT=2", zone="Europe/Berlin")
+    harness.bench.advance(days=5)
+    for name, count in (("three", 3), ("until", 2), ("rule", 2)):
+        assert len(harness.ask("run list", schedule=name)["runs"]) == count
+    assert harness.ask("reminder list")["reminders"] == []
+
+
 def test_a_zone_beside_an_interval_is_refused_and_beside_a_phrase_is_used(harness: OperationsHarness) -> None:
     with pytest.raises(InvalidInput) as error:
         harness.ask("reminder set", text="x", every="1h", zone="Europe/Berlin")

@@ -38,9 +38,10 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
 
 class SetReminder(WriteRequest, frozen=True, kw_only=True):
-    """The text, and when: at an instant, after a delay, at an interval, or by cron.
+    """The text, and when: at an instant, after a delay, at an interval, by cron or by a recurrence rule.
 
-    With `channel` the text is sent there; otherwise it is only the result of a run.
+    It comes at most `max_runs` times, and not after `end_at`. With `channel` the text is sent there;
+    otherwise it is only the result of a run.
     """
 
     text: Annotated[str, Meta(min_length=1, max_length=2000)]
@@ -48,6 +49,9 @@ class SetReminder(WriteRequest, frozen=True, kw_only=True):
     after: timedelta | None = None
     every: Annotated[str, Meta(max_length=256)] = ""
     cron: Annotated[str, Meta(max_length=256)] = ""
+    rrule: Annotated[str, Meta(max_length=256)] = ""
+    end_at: datetime | None = None
+    max_runs: Annotated[int, Meta(ge=1)] | None = None
     zone: Annotated[str, Meta(max_length=64)] = ""
     name: Annotated[str, Meta(max_length=255)] = ""
     channel: Annotated[str, Meta(max_length=255)] = ""
@@ -111,6 +115,7 @@ class CancelledReminder(Struct, frozen=True, kw_only=True):
     examples=(
         {"text": "call the bank", "at": "2026-03-11T09:00:00Z", "name": "bank"},
         {"text": "stretch", "every": "2h"},
+        {"text": "water the plants", "every": "monday at 9", "zone": "Europe/Berlin", "max_runs": 3},
     ),
 )
 def set_reminder(context: OperationContext, request: SetReminder) -> Reminder:
@@ -124,6 +129,8 @@ def set_reminder(context: OperationContext, request: SetReminder) -> Reminder:
         "target": {"kind": "note", "text": request.text, "channel": request.channel},
         "group": REMINDER_GROUP,
         "metadata": REMINDER_METADATA,
+        "end_at": request.end_at,
+        "max_runs": request.max_runs,
         **_when(request, now=now),
     }
     created = create_schedule(
@@ -198,13 +205,14 @@ def _when(request: SetReminder, *, now: datetime) -> dict[str, Any]:
         "after": request.after,
         "every": request.every or None,
         "cron": request.cron or None,
+        "rrule": request.rrule or None,
     }
     given = {name: value for name, value in options.items() if value is not None}
     if len(given) != 1 or (request.zone and request.after is not None):
         raise InvalidInput(
             "give exactly one time for the reminder",
             field="at",
-            rule="exactly one of at, after, every and cron; a zone goes with at, every and cron",
+            rule="exactly one of at, after, every, cron and rrule; a zone goes with all but after",
             fix="at: 2026-12-24T18:00:00+01:00, or after: 20m, or every: 2h",
         )
     if request.after is not None:
