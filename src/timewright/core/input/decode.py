@@ -15,7 +15,13 @@ from msgspec.structs import replace
 from timewright.core.input.aliases import FIELD_ALIASES, snake_case
 from timewright.core.input.encoding import encode, to_json_value
 from timewright.core.input.input_errors import check_name, input_error, raise_at_path
-from timewright.core.input.instant_text import DefaultZone, resolve_schedule_instants, resolve_zone, zone_in
+from timewright.core.input.instant_text import (
+    DefaultZone,
+    describe_instant,
+    resolve_schedule_instants,
+    resolve_zone,
+    zone_in,
+)
 from timewright.core.input.queue_file import QueueEntry, decode_queue_file
 from timewright.core.input.scalars import check_size
 from timewright.core.input.shorthand import expand_trigger, names_trigger, with_hash_key
@@ -39,7 +45,6 @@ from timewright.core.recurrence.triggers import (
 from timewright.core.schedule.likely_mistakes import check_new_schedule
 from timewright.core.schedule.schedule import Preset, Schedule
 from timewright.core.target import Handoff, Http
-from timewright.core.zones import load_zone
 from timewright.errors import TimewrightError
 
 if TYPE_CHECKING:
@@ -220,10 +225,7 @@ def describe_phrase(raw: Any, schedule: Schedule, *, zone: DefaultZone = "UTC") 
         return ""
     named = zone_in(trigger) or zone_of(schedule.trigger)
     if isinstance(schedule.trigger, Once):
-        from timewright.core.recurrence.phrases import describe_moment
-
-        name = named or resolve_zone(zone)
-        return describe_moment(schedule.trigger.at, load_zone(name), name)
+        return describe_instant(schedule.trigger.at, zone=named or zone)
     readings: list[Recurrence] = []
     expand_trigger(_with_zone(trigger, named), "trigger", readings)
     return "; ".join(dict.fromkeys(reading.read_as for reading in readings))

@@ -291,7 +291,9 @@ def schedule_line(answer: JsonObject, screen: Screen) -> list[str]:
     schedule, progress = answer["schedule"], answer["progress"]
     state = "" if progress["state"] == "active" else progress["state"]
     label, upcoming = _upcoming(answer, screen)
-    trigger = localize_times(answer.get("read_as") or answer["trigger"], now=screen.now, zone=screen.zone)
+    # The answer to a pause says how its end was read, which the state shows.
+    read_as = answer.get("read_as") if state != "paused" else ""
+    trigger = localize_times(read_as or answer["trigger"], now=screen.now, zone=screen.zone)
     # One line if it fits, with fewer times if needed; else a block.
     for shown_next in (upcoming, upcoming.partition(", ")[0]):
         parts = [schedule["id"], schedule["name"], trigger, state, f"{label} {shown_next}".strip()]
