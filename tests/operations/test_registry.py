@@ -226,6 +226,9 @@ def test_an_unknown_operation_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(NotFound) as error:
         operations["schedule puase"]
     assert error.value.fix == "did you mean schedule pause?"
+    with pytest.raises(NotFound) as error:
+        operations["nonsense"]
+    assert error.value.fix == "schedule list"
 
 
 def _without_ids(answer: Any) -> str:

@@ -290,7 +290,7 @@ class OperationRegistry:
             name = str(name)
             noun, _, verb = name[:64].rpartition(" ")
             wanted = f"{noun} {VERB_ALIASES.get(verb, verb)}"
-            near = get_close_matches(wanted, self._operations, n=1, cutoff=0.4)
+            near = get_close_matches(wanted, self._operations, n=1, cutoff=0.6)
             raise NotFound(
                 f"no operation {name[:64]!r}",
                 field="operation",

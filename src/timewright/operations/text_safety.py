@@ -77,6 +77,12 @@ def sanitize(value: Any, *, max_chars: int | None = MAX_TEXT_CHARS) -> Any:
     return value
 
 
+def shorten_data(value: Any, *, max_chars: int) -> Any:
+    """Return the value if its JSON text is short, else that text, cut and marked as cut."""
+    text = json.dumps(value, ensure_ascii=False)
+    return value if len(text) <= max_chars else _text(text, max_chars)
+
+
 def find_cut_mark(value: Any) -> str | None:
     """Return a text that contains the mark of a cut: it was shown and is not the whole value."""
     if isinstance(value, str):

@@ -83,7 +83,7 @@ class ScheduleDetail(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     """Likely mistakes; set in the answer to a write."""
     read_as: str = ""
-    """How the phrase of the trigger was read; set in the answer to a write."""
+    """How the phrase of the trigger, or the end of a pause, was read; set in the answer to a write."""
 
 
 class RunSummary(Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from timewright.core.input.encoding import encode
 from timewright.core.input.input_errors import input_error
 from timewright.core.moments import ZERO
 from timewright.core.recurrence import Trigger
-from timewright.core.recurrence.triggers import AnyTrigger, with_anchor
+from timewright.core.recurrence.triggers import AnyTrigger, with_anchor, with_start
 from timewright.core.run.run import Attempt, Run
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress
 from timewright.core.target import AnyTarget, Call, Note
@@ -228,7 +228,8 @@ class Bench:
         if isinstance(trigger, Trigger) and not any(
             isinstance(one, _SHORTHAND_TYPES) for one in policies.values()
         ):
-            when = with_anchor(cast("AnyTrigger", trigger), self.now)
+            start, when = policies.get("start_at"), cast("AnyTrigger", trigger)
+            when = with_anchor(when, self.now) if start is None else with_start(when, start)
             return Schedule(id=made, name=name, created_at=self.now, trigger=when, target=target, **policies)
         spec = None if trigger is None else encode_trigger(trigger)
         request = {"name": name, "target": encode(target), **request_fields(spec, policies)}

@@ -103,7 +103,9 @@ targets = st.one_of(
 )
 ladders = st.builds(Ladder, steps=st.lists(durations, min_size=1, max_size=5).map(tuple), jitter=fractions)
 backoffs = st.one_of(
-    st.builds(Exponential, base=durations, factor=st.floats(1, 1000), cap=durations, jitter=fractions),
+    st.builds(Exponential, base=durations, factor=st.floats(1, 1000), cap=durations, jitter=fractions).filter(
+        lambda backoff: backoff.base <= backoff.cap
+    ),
     ladders,
     st.builds(Constant, wait=durations, jitter=fractions),
 )

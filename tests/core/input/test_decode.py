@@ -14,7 +14,14 @@ from msgspec.structs import replace
 from tests.core.input import model_strategies as values
 from timewright.core.calendars import Calendar, CalendarRule
 from timewright.core.input.aliases import CHOICE_ALIASES, FIELD_ALIASES, snake_case
-from timewright.core.input.decode import decode, decode_policy, decode_queue_file, decode_schedule, encode
+from timewright.core.input.decode import (
+    decode,
+    decode_changes,
+    decode_policy,
+    decode_queue_file,
+    decode_schedule,
+    encode,
+)
 from timewright.core.input.scalars import MAX_DEPTH
 from timewright.core.input.struct_decoder import type_info
 from timewright.core.moments import DAY, HOUR, MINUTE, SECOND
@@ -222,6 +229,33 @@ def test_short_forms_of_backoffs_are_expanded(raw: Any, expected: Any) -> None:
     assert decode({"backoff": raw}, Retry).backoff == expected
 
 
+def test_a_number_of_attempts_and_a_lease_may_stand_beside_their_other_fields() -> None:
+    retried = made(retry=3, backoff="5m").retry
+    assert (retried.max_attempts, retried.backoff) == (3, Constant(wait=5 * MINUTE))
+    assert made(backoff="5m", retry=3).retry == retried
+    lease = made(lease="2m", time_limit="1h").lease
+    assert (lease.length, lease.time_limit) == (2 * MINUTE, HOUR)
+    assert refusal(made, retry=3, max_attempts=4).field == "retry.max_attempts"
+    assert refusal(made, retry=[3], backoff="5m").field == "retry"
+
+
+def test_a_base_above_the_cap_is_refused_wherever_it_is_written() -> None:
+    long = {"base": "5m"}
+    for field, call in (
+        ("retry.backoff.base", lambda: made(retry={"max_attempts": 5, "backoff": long})),
+        ("retry.backoff.base", lambda: made(backoff_base="5m")),
+        ("retry.backoff.base", lambda: made(retry={"backoff": Exponential(base=5 * MINUTE)})),
+        ("retry.backoff.base", lambda: decode_changes({"backoff": long}, of=made(), now=NOON)),
+        ("policy.backoff.base", lambda: decode_policy({"backoff": long})),
+        ("retry.backoff.base", lambda: made(backoff={"base": "5m", "cap": "2m"})),
+    ):
+        error = refusal(call)
+        assert (error.field, error.value) == (field, "'5m'")
+        assert error.fix == "cap: 1h beside the base, or backoff: 5m for the same delay each time"
+    assert "the cap, 1m" in error.message or "the cap, 2m" in error.message
+    assert made(preset="routine", backoff=long).retry.backoff.cap == DAY
+
+
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
@@ -328,7 +362,7 @@ def test_an_alias_and_its_object_can_be_combined_unless_both_set_one_field() -> 
     assert made(retry=4).retry.max_attempts == 4
     assert made(lease="1m").lease.length == MINUTE
     assert refusal(made, retry={"maxAttempts": 1}, maxRetries=2).field == "retry.max_attempts"
-    assert refusal(made, retry=1, maxRetries=2).field == "retry"
+    assert refusal(made, retry=1, maxRetries=2).field == "retry.max_attempts"
     error = refusal(made, trigger="0 9 * * *", every="1h")
     assert error.message == "trigger '0 9 * * *' cannot be combined with every: '1h'"
     assert error.fix == "trigger: {…, every: '1h'}, or remove one of them"

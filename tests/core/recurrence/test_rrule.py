@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -16,6 +16,8 @@ from timewright.core.recurrence.rrule import Rrule
 from timewright.core.recurrence.rrule.days import MAX_YEARS
 from timewright.core.recurrence.triggers import AnyOf, AnyTrigger, Cron, with_anchor
 from timewright.errors import InvalidInput
+from timewright.verification.oracle.rrule_scan import RruleScan
+from timewright.verification.oracle.times import to_micros
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -207,6 +209,52 @@ def test_the_search_covers_at_most_four_hundred_years() -> None:
     rare = Rrule("FREQ=YEARLY;INTERVAL=1000", anchor=NOON)
     assert rare.next_after(NOON) is None
     assert MAX_YEARS == 400
+
+
+# ------------------------------------------------------------------------------------- starts
+
+
+@pytest.mark.parametrize(
+    ("rule", "start", "first"),
+    [
+        ("FREQ=WEEKLY;INTERVAL=2;BYDAY=MO;BYHOUR=9;BYMINUTE=0;BYSECOND=0", "2026-03-15T22:00", "03-16T09:00"),
+        ("FREQ=WEEKLY;INTERVAL=2;BYDAY=MO;BYHOUR=9;BYMINUTE=0;BYSECOND=0", "2026-03-16T09:00", "03-16T09:00"),
+        ("FREQ=WEEKLY;INTERVAL=2;BYDAY=MO;BYHOUR=9;BYMINUTE=0;BYSECOND=0", "2026-03-16T09:01", "03-23T09:00"),
+        ("FREQ=WEEKLY;INTERVAL=2;BYDAY=MO;BYHOUR=9;BYMINUTE=0", "2026-03-15T22:00:30", "03-16T09:00"),
+        ("FREQ=WEEKLY;INTERVAL=2;BYHOUR=0;BYMINUTE=0;BYSECOND=0", "2026-03-15T22:00", "03-16T00:00"),
+        ("FREQ=DAILY;INTERVAL=3;BYHOUR=9;BYMINUTE=0;BYSECOND=0", "2026-03-15T22:00", "03-16T09:00"),
+        ("FREQ=MONTHLY;INTERVAL=2;BYMONTHDAY=15;BYHOUR=9;BYMINUTE=0", "2026-03-20T12:00", "04-15T09:00"),
+        ("FREQ=YEARLY;INTERVAL=4;BYMONTH=6;BYHOUR=9;BYMINUTE=0", "2026-03-20T12:00", "06-20T09:00"),
+        ("FREQ=DAILY;INTERVAL=2", "2026-03-15T22:00:30", "03-15T22:00:30"),
+        ("FREQ=WEEKLY;INTERVAL=2;COUNT=2", "2026-03-15T22:00", "03-15T22:00"),
+        ("FREQ=WEEKLY;INTERVAL=2;BYDAY=TU;BYHOUR=9;BYMINUTE=0;COUNT=1", "2026-03-15T22:00", "03-17T09:00"),
+    ],
+)
+def test_a_rule_with_a_start_begins_with_its_first_occurrence_from_there_on(
+    rule: str, start: str, first: str
+) -> None:
+    counted = Rrule(rule).with_start(utc(start))
+    assert counted.next_after(utc(start) - SECOND) == utc(f"2026-{first}")
+
+
+@pytest.mark.parametrize("hour", [1, 2, 3])
+def test_a_rule_that_starts_before_a_clock_change_keeps_its_time_of_day(hour: int) -> None:
+    rule = f"FREQ=WEEKLY;INTERVAL=2;BYDAY=SU;BYHOUR={hour};BYMINUTE=30;BYSECOND=0"
+    start = utc("2026-03-23T12:00")
+    counted = Rrule(rule, "Europe/Berlin").with_start(start)
+    first, second = counted.between(start, start + 21 * DAY)
+    assert first.date() == date(2026, 3, 29)
+    assert second.astimezone(ZoneInfo("Europe/Berlin")) == datetime(
+        2026, 4, 12, hour, 30, tzinfo=ZoneInfo("Europe/Berlin")
+    )
+    assert counted.anchor is not None
+    scan = RruleScan(rule, zone="Europe/Berlin", anchor=to_micros(counted.anchor))
+    assert scan.first_after(to_micros(start), until=to_micros(second)) == to_micros(first)
+
+
+def test_an_anchor_is_counted_from_and_not_the_start() -> None:
+    rule = Rrule("FREQ=WEEKLY;INTERVAL=2;BYDAY=MO", anchor=NOON)
+    assert rule.with_start(NOON + 5 * DAY) is rule
 
 
 # ------------------------------------------------------------------------------------- phrases

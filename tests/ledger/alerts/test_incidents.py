@@ -184,12 +184,15 @@ def test_a_run_that_is_ready_and_not_started_is_an_incident(database: Database, 
 
 def test_a_parked_queue_entry_is_an_incident_of_its_queue(bench: Bench) -> None:
     bench.call("queue add", queue="mail", payload=1)
+    bench.advance(hours=3)
     for _ in range(3):
         (lease,) = bench.call("queue lease", queue="mail")["leases"]
+        parked_at = format_instant(bench.now)
         bench.call("queue release", run=lease["run"], fence=lease["fence"], failed=True, error="no")
         bench.advance(minutes=2)
     assert ("opened", "parked") in told(bench)
-    (one,) = incidents(bench)
+    (one,) = [one for one in incidents(bench) if one["kind"] == "parked"]
+    assert one["since"] == parked_at
     assert (one["subject"], one["remedy"]) == ("queue mail", f"timewright run reset {one['run']}")
 
 

@@ -109,6 +109,26 @@ def test_a_future_occurrence_within_a_pause_will_be_skipped(harness: OperationsH
     assert explain(harness, "orders-poll", "10T12:38:00")["status"] == "planned"
 
 
+@pytest.mark.parametrize("until", [None, "2026-03-10T12:30:00Z"])
+def test_an_instant_within_a_pause_says_who_paused_since_when_and_why(
+    harness: OperationsHarness, until: str | None
+) -> None:
+    fields = {"until": until} if until else {}
+    harness.ask("schedule pause", fields, schedule="orders-poll", reason="deploy")
+    harness.sleep(minutes=15)
+    for at in (None, "10T12:08:00", "10T12:18:00"):
+        answer = explain(harness, "orders-poll", at) if at else explain(harness, "orders-poll")
+        assert answer["status"] == "paused"
+        assert "paused by ada at 2026-03-10T12:00:00Z: deploy" in sentences(answer)
+
+
+def test_a_paused_group_says_who_paused_since_when_and_why(harness: OperationsHarness) -> None:
+    harness.ask("pause", scope="group", name="reports", reason="deploy")
+    for at in (None, "11T03:00:00"):
+        answer = explain(harness, "nightly-report", at) if at else explain(harness, "nightly-report")
+        assert "ada paused it at 2026-03-10T12:00:00Z (deploy)" in sentences(answer)
+
+
 def test_a_manually_skipped_occurrence_names_who_skipped_it(harness: OperationsHarness) -> None:
     harness.ask("schedule skip", schedule="nightly-report", reason="the server moves")
     answer = explain(harness, "nightly-report", "11T03:00:00")

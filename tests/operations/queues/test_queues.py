@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -238,6 +239,46 @@ def test_a_queue_shows_its_counts_limit_and_entries_in_order(harness: Operations
     ]
 
 
+def test_a_queue_shows_each_payload_and_says_where_one_is_cut(line: OperationsHarness) -> None:
+    long = {"to": "bob@example.com", "text": "x" * 1000}
+    line.ask("queue add", queue="mail", payloads=[{"to": "ada@example.com"}, long, None])
+    short, cut, none = [one["payload"] for one in line.ask("queue show", queue="mail")["entries"]]
+    assert (short, none) == ({"to": "ada@example.com"}, None)
+    assert cut.startswith('{"to": "bob@example.com"')
+    assert cut.endswith(f"… ({len(json.dumps(long)) - 500} more characters)")
+    (planned,) = line.ask("queue plan", queue="mail")["leases"]
+    assert planned["payload"] == {"to": "ada@example.com"}
+
+
+def test_a_queue_lists_leased_entries_then_those_that_wait_then_parked_ones(
+    line: OperationsHarness,
+) -> None:
+    line.ask("queue policy set", queue="mail", max_running=9, max_attempts=1, ageing="1h")
+    add(line, 2, priority="high")
+    parked, _ = line.ask("queue lease", queue="mail", limit=2)["leases"]
+    line.ask("queue release", lease=parked["lease"], failed=True, error="full")
+    add(line, 1, not_before="2026-03-10T18:00Z", priority="high")
+    add(line, 1, not_before="2026-03-10T17:00Z", priority="low")
+    add(line, 1)
+    add(line, 1, priority="high")
+    shown = line.ask("queue show", queue="mail")["entries"]
+    states = [(one["state"], one["priority"], one["fire_at"][11:13]) for one in shown]
+    assert states == [
+        ("leased", 50, "12"),
+        ("ready", 50, "12"),
+        ("ready", 100, "12"),
+        ("ready", 200, "17"),
+        ("ready", 50, "18"),
+        ("parked", 50, "12"),
+    ]
+    pages, cursor = list[str](), ""
+    while cursor or not pages:
+        page = line.ask("queue show", queue="mail", limit=2, cursor=cursor)
+        pages += [one["id"] for one in page["entries"]]
+        cursor = page["cursor"]
+    assert pages == [one["id"] for one in shown]
+
+
 def test_entries_and_queues_are_listed_in_pages(harness: OperationsHarness) -> None:
     harness.ask("queue add", queue="bulk", payloads=list(range(7)), priority=5)
     found: list[str] = []
@@ -334,6 +375,15 @@ def test_a_policy_file_that_cannot_be_read_leases_nothing(harness: OperationsHar
             harness.ask(operation, queue="mail")
         assert error.value.field == "policy_file"
     assert harness.ask("queue show", queue="mail")["queue"]["in_flight"] == 1
+
+
+def test_a_policy_file_and_a_policy_refuse_a_base_above_the_cap(harness: OperationsHarness) -> None:
+    file = parse_policy_file("mail: {backoff: {base: 5m}}", path="policy.yaml")
+    assert file.error is not None
+    assert "is longer than the cap, 1m" in file.error.message
+    with pytest.raises(InvalidInput) as error:
+        harness.ask("queue policy set", queue="mail", backoff={"base": "5m"})
+    assert str(error.value.field).endswith("backoff.base")
 
 
 def test_a_scheduled_handoff_is_leased_like_any_entry(harness: OperationsHarness) -> None:

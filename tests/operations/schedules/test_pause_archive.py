@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.operations.harness import OperationsHarness
 from timewright.errors import InvalidInput, NotAllowed, NotFound
@@ -27,6 +28,15 @@ def test_a_pause_until_an_instant_ends_by_itself(harness: OperationsHarness) -> 
     reasons = [run["reason"] for run in harness.ask("run list", schedule="orders-poll")["runs"]]
     assert reasons.count("paused") == 6
     assert reasons.count("") == 6
+
+
+def test_a_pause_says_how_its_end_was_read(harness: OperationsHarness) -> None:
+    settings = replace(harness.context.settings, zone="Europe/Berlin")
+    harness.context = replace(harness.context, settings=settings)
+    paused = harness.ask("schedule pause", schedule="orders-poll", until="monday 8am")
+    assert paused["progress"]["paused_until"] == "2026-03-16T07:00:00Z"
+    assert paused["read_as"] == "until Monday 2026-03-16 at 08:00, Europe/Berlin"
+    assert harness.ask("schedule pause", schedule="orders-poll")["read_as"] == ""
 
 
 def test_a_pause_without_an_end_lasts_until_resumed(harness: OperationsHarness) -> None:

@@ -67,6 +67,39 @@ def test_a_rule_with_count_finishes_after_that_many_runs() -> None:
     assert harness.ask("verify")["holds"]
 
 
+def test_a_schedule_with_a_start_counts_from_there() -> None:
+    harness, start = OperationsHarness(), "2026-03-15T22:00Z"
+    for every, first in (
+        ("other monday at 9", ["2026-03-16T09:00:00Z", "2026-03-30T09:00:00Z"]),
+        ("2w", ["2026-03-15T22:00:00Z", "2026-03-29T22:00:00Z"]),
+    ):
+        fields = {"every": every, "start_at": start}
+        made = harness.ask("schedule create", fields, name=every, note="x")
+        preview = harness.ask("schedule next", fields, count=2)["next"]
+        assert [row["planned_at"] for row in preview] == first
+        assert [row["planned_at"] for row in made["next"]][:2] == first
+    harness.advance(days=30)
+    for name in ("2w", "other monday at 9"):
+        assert len(harness.ask("run list", schedule=name)["runs"]) == 2
+    assert harness.ask("verify")["holds"]
+
+
+@pytest.mark.parametrize("every", ["2w", "other monday at 9"])
+def test_a_definition_that_was_anchored_at_its_creation_stays_so_until_its_start_changes(every: str) -> None:
+    harness = OperationsHarness()
+    words = {"name": "x", "every": every, "start_at": "2026-03-16T00:00Z", "note": "x"}
+    harness.ask("schedule put", words, anchor="2026-03-10T12:01:00Z")
+    assert harness.ask("schedule put", words)["change"] == "unchanged"
+    file = f"schedules: [{{name: x, every: {every}, start_at: '2026-03-16T00:00Z', note: x}}]"
+    applied = harness.ask("apply", files={"ops.yaml": file})
+    assert applied["changes"][0]["change"] == "adopted"
+    edited = harness.ask("schedule update", schedule="x", start_at="2026-03-17T00:00Z")
+    assert edited["schedule"]["trigger"]["anchor"] == "2026-03-10T12:01:00Z"
+    moved = harness.ask("schedule put", words, start_at="2026-03-23T00:00Z")["detail"]["schedule"]
+    assert moved["trigger"]["anchor"] == "2026-03-23T00:00:00Z"
+    assert harness.ask("schedule put", words, anchor=NOON.isoformat())["change"] == "updated"
+
+
 def test_an_edit_keeps_the_anchor() -> None:
     harness = OperationsHarness()
     before = harness.ask("schedule create", name="rule", rrule="FREQ=WEEKLY;INTERVAL=2", note="x")["schedule"]

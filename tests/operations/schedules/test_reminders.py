@@ -45,12 +45,34 @@ def test_a_cancelled_reminder_does_not_run(harness: OperationsHarness) -> None:
     assert harness.ask("reminder list")["reminders"] == []
 
 
-@pytest.mark.parametrize("before", [False, True])
-def test_a_snoozed_reminder_runs_once_more_even_if_finished(harness: OperationsHarness, before: bool) -> None:
+def test_a_snoozed_reminder_that_has_not_come_yet_comes_once_at_the_new_time(
+    harness: OperationsHarness,
+) -> None:
     harness.ask("reminder set", text="tea", after="30m", name="tea")
-    harness.bench.advance(minutes=10 if before else 31)
+    harness.bench.advance(minutes=10)
+    harness.ask("reminder snooze", reminder="tea", after="2h")
     snoozed = harness.ask("reminder snooze", reminder="tea", after="1h")
-    assert snoozed["at"] == format_instant(NOON + timedelta(minutes=70 if before else 91))
+    assert (snoozed["at"], snoozed["run"]) == (format_instant(NOON + timedelta(minutes=70)), "")
+    assert snoozed["reminder"]["next_at"] == snoozed["at"]
+    assert harness.ask("reminder list")["reminders"] == [snoozed["reminder"]]
+    harness.bench.advance(hours=3)
+    (run,) = harness.ask("run list", schedule="tea")["runs"]
+    assert (run["state"], run["planned_at"]) == ("succeeded", snoozed["at"])
+    assert harness.ask("verify")["holds"]
+
+
+def test_a_snoozed_repeated_reminder_comes_once_more_and_keeps_its_times(harness: OperationsHarness) -> None:
+    harness.ask("reminder set", text="tea", every="1h", name="tea")
+    harness.ask("reminder snooze", reminder="tea", after="10m")
+    harness.bench.advance(minutes=61)
+    assert len(harness.ask("run list", schedule="tea")["runs"]) == 2
+
+
+def test_a_snoozed_reminder_runs_once_more_even_if_finished(harness: OperationsHarness) -> None:
+    harness.ask("reminder set", text="tea", after="30m", name="tea")
+    harness.bench.advance(minutes=31)
+    snoozed = harness.ask("reminder snooze", reminder="tea", after="1h")
+    assert snoozed["at"] == format_instant(NOON + timedelta(minutes=91))
     harness.bench.advance(hours=2)
     runs = harness.ask("run list", schedule="tea")["runs"]
     assert [run["state"] for run in runs] == ["succeeded", "succeeded"]
@@ -76,6 +98,16 @@ def test_a_schedule_that_is_no_reminder_is_not_cancelled_as_one(harness: Operati
 def test_a_reminder_needs_exactly_one_time(harness: OperationsHarness, when: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="exactly one time"):
         harness.ask("reminder set", text="x", **when)
+
+
+def test_a_reminder_comes_as_often_and_as_long_as_it_is_told(harness: OperationsHarness) -> None:
+    harness.ask("reminder set", text="x", name="three", every="1h", max_runs=3)
+    harness.ask("reminder set", text="x", name="until", every="1h", end_at="2026-03-10T14:00Z")
+    harness.ask("reminder set", text="x", name="rule", rrule="FREQ=DAILY;COUNT=2", zone="Europe/Berlin")
+    harness.bench.advance(days=5)
+    for name, count in (("three", 3), ("until", 2), ("rule", 2)):
+        assert len(harness.ask("run list", schedule=name)["runs"]) == count
+    assert harness.ask("reminder list")["reminders"] == []
 
 
 def test_a_zone_beside_an_interval_is_refused_and_beside_a_phrase_is_used(harness: OperationsHarness) -> None:

@@ -15,7 +15,13 @@ from msgspec.structs import replace
 from timewright.core.input.aliases import FIELD_ALIASES, snake_case
 from timewright.core.input.encoding import encode, to_json_value
 from timewright.core.input.input_errors import check_name, input_error, raise_at_path
-from timewright.core.input.instant_text import DefaultZone, resolve_schedule_instants, resolve_zone, zone_in
+from timewright.core.input.instant_text import (
+    DefaultZone,
+    describe_instant,
+    resolve_schedule_instants,
+    resolve_zone,
+    zone_in,
+)
 from timewright.core.input.queue_file import QueueEntry, decode_queue_file
 from timewright.core.input.scalars import check_size
 from timewright.core.input.shorthand import expand_trigger, names_trigger, with_hash_key
@@ -31,13 +37,14 @@ from timewright.core.recurrence.triggers import (
     Once,
     Rrule,
     with_anchor,
+    with_start,
     with_zone,
+    without_anchor,
     zone_of,
 )
 from timewright.core.schedule.likely_mistakes import check_new_schedule
 from timewright.core.schedule.schedule import Preset, Schedule
 from timewright.core.target import Handoff, Http
-from timewright.core.zones import load_zone
 from timewright.errors import TimewrightError
 
 if TYPE_CHECKING:
@@ -93,11 +100,13 @@ def decode_schedule(
     revision: int = 1,
     created_by: str = "",
     origin: str = "human",
+    before: Schedule | None = None,
 ) -> Schedule:
     """Decode a new schedule and apply its preset, the minimum interval and the anchor.
 
     Names are normalized, and a schedule that could never run is refused. `defaults` are the instance's values
-    for missing fields; a preset overrides them. `zone` is the zone of a schedule that names none.
+    for missing fields; a preset overrides them. `zone` is the zone of a schedule that names none. `before` is
+    the definition that this one replaces; its anchor stays if the trigger and `start_at` do.
     """
     check_size(raw)
     given = canonical_fields(_http_timeout(raw), Schedule)
@@ -117,7 +126,7 @@ def decode_schedule(
         "revision": revision,
     }
     schedule = cast("Schedule", read_struct(fields, Schedule, "", base))
-    trigger = _complete_trigger(schedule, zone=zone, floor=floor)
+    trigger = _complete_trigger(schedule, zone=zone, floor=floor, before=before)
     schedule = replace(schedule, trigger=trigger, lease=_lease_terms(schedule, given))
     check_new_schedule(schedule, now=schedule.created_at, catch_up_given="catch_up" in given)
     return schedule
@@ -216,10 +225,7 @@ def describe_phrase(raw: Any, schedule: Schedule, *, zone: DefaultZone = "UTC") 
         return ""
     named = zone_in(trigger) or zone_of(schedule.trigger)
     if isinstance(schedule.trigger, Once):
-        from timewright.core.recurrence.phrases import describe_moment
-
-        name = named or resolve_zone(zone)
-        return describe_moment(schedule.trigger.at, load_zone(name), name)
+        return describe_instant(schedule.trigger.at, zone=named or zone)
     readings: list[Recurrence] = []
     expand_trigger(_with_zone(trigger, named), "trigger", readings)
     return "; ".join(dict.fromkeys(reading.read_as for reading in readings))
@@ -301,7 +307,9 @@ def _check_names(given: Mapping[str, Any]) -> dict[str, Any]:
     return checked
 
 
-def _complete_trigger(schedule: Schedule, *, zone: DefaultZone, floor: Floor) -> AnyTrigger:
+def _complete_trigger(
+    schedule: Schedule, *, zone: DefaultZone, floor: Floor, before: Schedule | None = None
+) -> AnyTrigger:
     """Return the trigger with its zone and its anchor, and with intervals of at least the minimum.
 
     The minimum of the preset comes first, because it may raise an interval that `floor` would refuse.
@@ -311,15 +319,25 @@ def _complete_trigger(schedule: Schedule, *, zone: DefaultZone, floor: Floor) ->
     try:
         for minimum in (own, floor) if own is not None else (floor,):
             trigger = _apply_floor(trigger, minimum)
-        if isinstance(trigger, Every) and (schedule.watch or schedule.check):
-            trigger = trigger.with_anchor(_first_look(schedule.created_at, trigger.interval))
-        trigger = with_anchor(trigger, schedule.created_at)
+        trigger = _with_anchor(trigger, schedule, before=before)
     except TimewrightError as error:
         raise_at_path("trigger", error)
     for part in trigger.triggers if isinstance(trigger, AnyOf) else (trigger,):
         if isinstance(part, Every | Rrule) and part.anchor is not None:
             check_storable(part.anchor, field="trigger.anchor")
     return trigger
+
+
+def _with_anchor(trigger: AnyTrigger, schedule: Schedule, *, before: Schedule | None) -> AnyTrigger:
+    """Return the trigger counted from `start_at`, else from the creation, unless it has an anchor."""
+    if schedule.start_at is not None:
+        is_same = before is not None and (
+            (schedule.start_at, trigger) == (before.start_at, without_anchor(before.trigger))
+        )
+        return before.trigger if before is not None and is_same else with_start(trigger, schedule.start_at)
+    if isinstance(trigger, Every) and (schedule.watch or schedule.check):
+        return trigger.with_anchor(_first_look(schedule.created_at, trigger.interval))
+    return with_anchor(trigger, schedule.created_at)
 
 
 def _first_look(created_at: datetime, interval: timedelta) -> datetime:

@@ -1,4 +1,4 @@
-"""Errors for invalid input, with the path, the value, the rule and a fix; and checks of names."""
+"""Errors for invalid input, with the path, the value, the rule and a fix; checks of names and backoffs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
+from timewright.core.moments import MAX_DURATION, format_duration
+from timewright.core.policies.backoff import Exponential
 from timewright.errors import InvalidCron, InvalidInput, TimewrightError, UnknownField
 
 MAX_SHOWN_LENGTH = 64
@@ -124,6 +126,20 @@ def raise_at_path(path: str, error: TimewrightError) -> NoReturn:
         rule=error.rule or "see the message",
         fix=error.fix or "change it, or leave it out",
     ) from None
+
+
+def check_cap(made: Any, path: str) -> Any:
+    """Return the value, or refuse a backoff whose cap, given or default, is shorter than its base."""
+    if not isinstance(made, Exponential) or made.base <= made.cap:
+        return made
+    base, longer = format_duration(made.base), format_duration(min(12 * made.base, MAX_DURATION))
+    raise input_error(
+        join_path(path, "base"),
+        base,
+        f"is longer than the cap, {format_duration(made.cap)}",
+        rule="delays grow from the base up to the cap, which is 1m unless you give it",
+        fix=f"cap: {longer} beside the base, or backoff: {base} for the same delay each time",
+    )
 
 
 def check_name(name: Any, *, field: str = "name", max_length: int = MAX_NAME_LENGTH) -> str:

@@ -13,7 +13,7 @@ from msgspec import inspect as mi
 
 from timewright.core.input.aliases import snake_case
 from timewright.core.input.input_errors import join_path
-from timewright.core.zones import DEFAULT_ZONE, check_zone, name_of_zone
+from timewright.core.zones import DEFAULT_ZONE, check_zone, load_zone, name_of_zone
 
 # The zone for text without one; called only where it is needed, because it may have to be read.
 DefaultZone = str | Callable[[], str]
@@ -53,6 +53,14 @@ def resolve_instants(
                 value, now=now, zone=named, field=join_path(path, name), past=past
             )
     return resolved
+
+
+def describe_instant(at: datetime, *, zone: DefaultZone) -> str:
+    """Return how an instant was read, in a zone: `Friday 2026-12-25 at 09:00, Europe/Berlin`."""
+    from timewright.core.recurrence.phrases import describe_moment
+
+    name = resolve_zone(zone)
+    return describe_moment(at, load_zone(name), name)
 
 
 def resolve_zone(zone: DefaultZone) -> str:

@@ -21,6 +21,7 @@ from timewright.core.calendars import CalendarRule, WeeklyHours
 from timewright.core.calendars.occurrences import parse_hours_phrase, parse_rule_phrase
 from timewright.core.input.aliases import FIELD_ALIASES, REPLACEMENTS, FieldPath, normalize_choice, snake_case
 from timewright.core.input.input_errors import (
+    check_cap,
     input_error,
     join_path,
     missing_field,
@@ -154,6 +155,10 @@ _SHORT_FORMS: dict[type, tuple[str, str]] = {
 }
 
 
+# The field that one value for the whole object means, so that another field may stand beside it.
+_MAIN_FIELDS = {"retry": "max_attempts", "lease": "length"}
+
+
 def canonical_fields(raw: Any, cls: type, path: str = "") -> dict[str, Any]:
     """Return a mapping with canonical field names; unknown fields and fields given twice are refused."""
     if not isinstance(raw, Mapping):
@@ -257,6 +262,8 @@ def _path_of(
 def _set_path(given: dict[str, Any], where: FieldPath, value: Any, path: str) -> None:
     head, *rest = where
     inner = given.get(head, {})
+    if rest and head in _MAIN_FIELDS and isinstance(inner, int | str | timedelta | Milliseconds):
+        inner = {_MAIN_FIELDS[head]: inner}
     if rest and head in given and not isinstance(inner, Mapping):
         part = f"{rest[-1]}: {show_value(value)}"
         rule = f"{rest[-1]} is part of {head}, which is not given as a mapping"
@@ -323,7 +330,7 @@ def _read_union(raw: Any, info: mi.UnionType, path: str, base: object) -> Any:
         return read_value(raw, kinds[0] if isinstance(raw, str) else kinds[-1], path, base)
     classes = frozenset(kind.cls for kind in structs.values())
     if isinstance(raw, tuple(classes)):
-        return raw
+        return check_cap(raw, path)
     expand_with_base = _EXPANDERS_WITH_BASE.get(classes)
     tagged = (
         expand_with_base(raw, path, base) if expand_with_base is not None else _EXPANDERS[classes](raw, path)
@@ -334,7 +341,7 @@ def _read_union(raw: Any, info: mi.UnionType, path: str, base: object) -> Any:
         raise input_error(
             join_path(path, "kind"), tagged.get("kind"), "is not allowed here", rule=rule, fix=rule
         )
-    return _read_nested(tagged, found, path, base)
+    return check_cap(_read_nested(tagged, found, path, base), path)
 
 
 def _read_list(raw: Any, info: mi.Type, path: str) -> Any:

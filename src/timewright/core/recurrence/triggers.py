@@ -62,7 +62,7 @@ class Every(Trigger, frozen=True, tag="every"):
     """A fixed grid: anchor, anchor + interval, anchor + 2 × interval, …; it never drifts.
 
     Without an anchor the grid starts at the instant passed to a method. A stored schedule always has an
-    anchor, by default its creation time.
+    anchor, by default its `start_at`, else its creation time.
     """
 
     interval: timedelta
@@ -109,6 +109,10 @@ class Every(Trigger, frozen=True, tag="every"):
     def with_anchor(self, at: datetime) -> Every:
         """Return the trigger with an anchor, unless it has one."""
         return self if self.anchor is not None else Every(self.interval, as_instant(at))
+
+    def with_start(self, at: datetime) -> Every:
+        """Return the trigger with its first occurrence at `at`, unless it has an anchor."""
+        return self.with_anchor(at)
 
     def describe(self) -> str:
         """Return words: `every 5m`."""
@@ -312,6 +316,21 @@ def with_anchor(trigger: AnyTrigger, at: datetime) -> AnyTrigger:
     if isinstance(trigger, AnyOf):
         return AnyOf(tuple(t.with_anchor(at) if isinstance(t, _ANCHORED) else t for t in trigger.triggers))
     return trigger
+
+
+def with_start(trigger: AnyTrigger, at: datetime) -> AnyTrigger:
+    """Return the trigger with intervals and rules counted from `at`, except those with an anchor."""
+    if isinstance(trigger, AnyOf):
+        return AnyOf(tuple(t.with_start(at) if isinstance(t, _ANCHORED) else t for t in trigger.triggers))
+    return trigger.with_start(at) if isinstance(trigger, _ANCHORED) else trigger
+
+
+def without_anchor(trigger: AnyTrigger) -> AnyTrigger:
+    """Return the trigger without the anchor of any interval or recurrence rule."""
+    if isinstance(trigger, AnyOf):
+        bare = (replace(t, anchor=None) if isinstance(t, _ANCHORED) else t for t in trigger.triggers)
+        return AnyOf(tuple(bare))
+    return replace(trigger, anchor=None) if isinstance(trigger, _ANCHORED) else trigger
 
 
 def with_zone(trigger: AnyTrigger, zone: str) -> AnyTrigger:

@@ -137,7 +137,7 @@ OPTION_HELP: dict[str, str] = {
     "anchor": "The instant from which intervals are counted.",
     "dst": "What to do when clocks change.",
     "trigger": "The whole trigger, as data or as a phrase: 'weekdays at 9am'.",
-    "start_at": "No occurrences before this instant.",
+    "start_at": "No occurrences before this instant; intervals are counted from it.",
     "end_at": "No occurrences after this instant.",
     "max_runs": "Finish the schedule after this many runs.",
     "run_at_start": "Also run when the first instance that can run it starts.",

@@ -23,7 +23,12 @@ from timewright.core.schedule.schedule import Schedule, ScheduleProgress, Schedu
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.pauses import load_pauses
 from timewright.operations.explain.dependencies import explain_needs
-from timewright.operations.explain.idle import UnrecordedOccurrence, explain_no_next_time, explain_timed_pause
+from timewright.operations.explain.idle import (
+    UnrecordedOccurrence,
+    explain_no_next_time,
+    explain_timed_pause,
+    pause_sentence,
+)
 from timewright.operations.explain.reasons import (
     SOURCE_REASONS,
     Remedy,
@@ -57,6 +62,11 @@ class _Instant(Struct, frozen=True, kw_only=True):
     calendars: Mapping[str, Calendar]
     at: datetime
     now: datetime
+
+    @property
+    def record(self) -> ScheduleRecord:
+        """The schedule and its progress, without its runs."""
+        return ScheduleRecord(self.schedule, self.progress, InFlightCounts())
 
     @property
     def occurrence(self) -> Occurrence | None:
@@ -123,7 +133,10 @@ def _explain_scoped_pause(
         status="paused",
         summary=f"nothing starts: {pause.describe()} is paused until {until}",
         reason="paused",
-        because=(f"{pause.actor} paused it{why}", f"occurrences that come due in it {outcome}"),
+        because=(
+            f"{pause.actor} paused it at {format_instant(pause.at)}{why}",
+            f"occurrences that come due in it {outcome}",
+        ),
         remedies=(Remedy(operation="resume", request=request, command=resume_command(pause)),),
     )
 
@@ -132,9 +145,7 @@ def _explain_future(instant: _Instant) -> UnrecordedOccurrence:
     """Explain an instant in the future."""
     schedule, progress, at = instant.schedule, instant.progress, instant.at
     if progress.state is not ScheduleState.ACTIVE and progress.paused_until is None:
-        idle = explain_no_next_time(
-            instant.tx, ScheduleRecord(schedule, progress, InFlightCounts()), now=instant.now
-        )
+        idle = explain_no_next_time(instant.tx, instant.record, now=instant.now)
         return replace(idle, at=at, summary=idle.summary.replace("nothing is planned:", "will not run:"))
     if at == progress.next_at and progress.source is not Source.PAUSED:
         return _next(instant)
@@ -163,6 +174,7 @@ def _inside_pause(instant: _Instant, until: datetime) -> UnrecordedOccurrence:
         summary="will be skipped: paused",
         reason="paused",
         because=(
+            pause_sentence(instant.tx, instant.record, now=instant.now),
             f"it is paused until {format_instant(until)}",
             "occurrences within a pause are not caught up",
         ),
@@ -318,6 +330,8 @@ def _undecided(instant: _Instant) -> UnrecordedOccurrence:
     schedule, progress = instant.schedule, instant.progress
     if progress.state is not ScheduleState.ACTIVE:
         because = (f"the schedule is {progress.state.value}: {progress.reason or 'no reason was given'}",)
+        if progress.state is ScheduleState.PAUSED:
+            because = (pause_sentence(instant.tx, instant.record, now=instant.now),)
         resume = (remedy("schedule resume", ("schedule", schedule.name)),)
         words = f"did not run: the schedule is {progress.state.value}"
         status = progress.state.value

@@ -55,13 +55,12 @@ def explain_no_next_time(tx: Transaction, record: ScheduleRecord, *, now: dateti
     schedule, progress = record.schedule, record.progress
     name = ("schedule", schedule.name)
     if progress.state is ScheduleState.PAUSED:
-        entry = last_adjustment(tx, schedule.id, AdjustmentKind.PAUSE, by=now)
         return UnrecordedOccurrence(
             at=None,
             status="paused",
             summary="nothing is planned: it is paused until someone resumes it",
             reason=progress.reason,
-            because=(f"it was paused{actor_and_reason(entry)}",),
+            because=(pause_sentence(tx, record, now=now),),
             remedies=(remedy("schedule resume", name),),
         )
     if progress.state in _EXPLAINERS:
@@ -134,12 +133,18 @@ def _pending(_tx: Transaction, record: ScheduleRecord, _now: datetime) -> Unreco
     )
 
 
+def pause_sentence(tx: Transaction, record: ScheduleRecord, *, now: datetime) -> str:
+    """Return who paused the schedule, since when and why."""
+    is_manual = record.progress.state is ScheduleState.PAUSED
+    kind = AdjustmentKind.PAUSE if is_manual else AdjustmentKind.HINT_PAUSE
+    entry = last_adjustment(tx, record.schedule.id, kind, by=now)
+    return f"it was paused{actor_and_reason(entry)}"
+
+
 def explain_timed_pause(tx: Transaction, record: ScheduleRecord, *, now: datetime) -> UnrecordedOccurrence:
     """Explain a pause with an end: until when, who requested it, and the first occurrence after it."""
     schedule, progress = record.schedule, record.progress
     is_manual = progress.state is ScheduleState.PAUSED
-    kind = AdjustmentKind.PAUSE if is_manual else AdjustmentKind.HINT_PAUSE
-    entry = last_adjustment(tx, schedule.id, kind, by=now)
     calendars = load_calendars(tx, [schedule]).for_schedule(schedule)
     ahead = forecast(schedule, progress, now=now, count=1000, calendars=calendars)
     until = format_instant(progress.next_at) if progress.next_at is not None else "its end"
@@ -148,7 +153,7 @@ def explain_timed_pause(tx: Transaction, record: ScheduleRecord, *, now: datetim
         status="paused",
         summary=f"nothing runs before: it is paused until {until}",
         reason=progress.reason,
-        because=(f"it was paused{actor_and_reason(entry)}", "occurrences within a pause are not caught up"),
+        because=(pause_sentence(tx, record, now=now), "occurrences within a pause are not caught up"),
         remedies=(remedy("schedule resume" if is_manual else "hint clear", ("schedule", schedule.name)),),
         next_at=next((one.planned_at for one in ahead if one.fire_at is not None), None),
     )

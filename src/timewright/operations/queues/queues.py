@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from timewright.core.input.decode import check_name
 from timewright.core.moments import check_storable, to_micros
 from timewright.core.policies.limits import MAX_LIMITS, LimitName
 from timewright.core.policies.policies import NORMAL_PRIORITY, Priority, QueuePolicy
-from timewright.core.run.leasing import WaitingRun
+from timewright.core.run.leasing import WaitingRun, lease_order
 from timewright.core.run.run import TERMINAL_STATES, Reason, Run, RunState
 from timewright.core.schedule.schedule import queue_limit_key
 from timewright.errors import Conflict, InvalidInput
@@ -28,11 +29,18 @@ from timewright.operations.pagination import paginate, paginate_rows
 from timewright.operations.queues.leases import QueueActivity, read_activity, require_queue
 from timewright.operations.queues.policies import list_queue_names, register_queue
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
+from timewright.operations.text_safety import shorten_data
 from timewright.operations.views import RunSummary, schedule_names_of, summarize_run
 from timewright.ports import RunFilter, Transaction
 from timewright.ports.rows import QueuedRuns
 
 MAX_ADDED = 1000
+MAX_SHOWN_PAYLOAD_CHARS = 500
+# The order of entries: leased, ready or held, ready later, parked.
+_RANKS = {RunState.LEASED: 0, RunState.PARKED: 3}
+_WAITING_RANK = 1
+# More than ageing subtracts from a priority in a century, so that positions have no sign.
+_AGED_PRIORITIES = 10**12
 
 
 class AddEntries(WriteRequest, frozen=True, kw_only=True):
@@ -95,12 +103,22 @@ class ShowQueue(ListRequest, frozen=True, kw_only=True):
     state: RunState | None = None
 
 
+class EntrySummary(RunSummary, frozen=True, kw_only=True):
+    """A queue entry with its payload; a long one is JSON text, marked as cut; `run get` has all of it."""
+
+    payload: Any
+
+
 class QueueDetail(Struct, frozen=True, kw_only=True):
-    """A queue with its policy and a page of its entries: in start order, or newest first if finished."""
+    """A queue with its policy and a page of its entries.
+
+    First come leased entries, then those that wait in the order they would start, then parked ones.
+    Finished entries are newest first.
+    """
 
     queue: QueueSummary
     policy: QueuePolicy
-    entries: tuple[RunSummary, ...]
+    entries: tuple[EntrySummary, ...]
     activity: QueueActivity
     cursor: str = ""
 
@@ -129,7 +147,7 @@ class QueuePlan(Struct, frozen=True, kw_only=True):
     max_running: int
     in_flight: int
     available: int
-    leases: tuple[RunSummary, ...]
+    leases: tuple[EntrySummary, ...]
     waiting: tuple[WaitingRun, ...]
     expired: tuple[str, ...]
     limits: dict[str, QueueLimitUse]
@@ -190,10 +208,11 @@ def list_queues(context: OperationContext, tx: Transaction, request: ListQueues)
     "queue show", scope="read", examples=({"queue": "mail"}, {"queue": "mail", "state": "parked"})
 )
 def show_queue(context: OperationContext, tx: Transaction, request: ShowQueue) -> QueueDetail:
-    """Show a queue: its policy, its counts, and its entries in the order they would start."""
+    """Show a queue: its policy, its counts, and its entries as they would start, parked ones last."""
     now = context.now()
     require_queue(tx, context.namespace, request.queue)
     rows = tx.select_runs(QueuedRuns(context.namespace, request.queue, limit=MAX_PLANNED_RUNS))
+    policy = load_queue_policy(tx, context.namespace, request.queue)
     if request.state in TERMINAL_STATES:
         which = RunFilter(namespace=context.namespace, queue=request.queue, state=request.state)
         page, cursor = paginate(
@@ -201,13 +220,13 @@ def show_queue(context: OperationContext, tx: Transaction, request: ShowQueue) -
         )
     else:
         matching = [run for run in rows if request.state is None or run.state is request.state]
-        page, cursor = paginate_rows(context, request, matching, key=_position)
-    names = schedule_names_of(tx, page)
+        position = partial(_position, ageing=policy.ageing, now=now)
+        page, cursor = paginate_rows(context, request, matching, key=position)
     return QueueDetail(
         queue=_summarize(tx, context.namespace, request.queue, rows, now=now),
         activity=read_activity(tx, context.namespace, request.queue, rows, now=now),
-        policy=load_queue_policy(tx, context.namespace, request.queue),
-        entries=tuple(summarize_run(run, schedule=names.get(run.schedule_id, "")) for run in page),
+        policy=policy,
+        entries=_summarize_entries(tx, page),
         cursor=cursor,
     )
 
@@ -230,7 +249,6 @@ def plan_queue_leases(context: OperationContext, request: PlanQueue) -> QueuePla
         context.store, namespace=context.namespace, queue=request.queue, now=now, finished=request.all
     )
     usage = plan.limits[queue_limit_key(context.namespace, request.queue)]
-    names = context.store.read(lambda tx: schedule_names_of(tx, plan.leases))
     expired = (
         w.run_id for w in plan.waiting if w.reason == "leased" and w.until is not None and w.until <= now
     )
@@ -240,7 +258,7 @@ def plan_queue_leases(context: OperationContext, request: PlanQueue) -> QueuePla
         max_running=usage.capacity,
         in_flight=usage.held,
         available=usage.free,
-        leases=tuple(summarize_run(run, schedule=names.get(run.schedule_id, "")) for run in plan.leases),
+        leases=context.store.read(lambda tx: _summarize_entries(tx, plan.leases)),
         waiting=plan.waiting,
         expired=tuple(expired),
         limits={
@@ -356,6 +374,21 @@ def _summarize(
     )
 
 
-def _position(run: Run) -> str:
-    """Return the position of an entry as text that sorts in start order."""
-    return f"{run.priority:04d} {to_micros(run.planned_at):020d} {run.id}"
+def _summarize_entries(tx: Transaction, runs: Sequence[Run]) -> tuple[EntrySummary, ...]:
+    names = schedule_names_of(tx, runs)
+    return tuple(
+        EntrySummary(
+            **asdict(summarize_run(run, schedule=names.get(run.schedule_id, ""))),
+            payload=shorten_data(run.payload, max_chars=MAX_SHOWN_PAYLOAD_CHARS),
+        )
+        for run in runs
+    )
+
+
+def _position(run: Run, *, ageing: timedelta | None, now: datetime) -> str:
+    """Return the position of an entry as text: leased ones first, then by start, then parked ones."""
+    is_later = run.state is RunState.READY and run.fire_at > now
+    rank = _RANKS.get(run.state, _WAITING_RANK) + is_later
+    start = to_micros(run.fire_at) if is_later else 0
+    priority, planned, run_id = lease_order(run, ageing=ageing, now=now)
+    return f"{rank} {start:020d} {priority + _AGED_PRIORITIES:014d} {to_micros(planned):020d} {run_id}"

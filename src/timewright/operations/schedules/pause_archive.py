@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from timewright.core.input.instant_text import describe_instant
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.ledger.records.schedule_states import change_state
 from timewright.ledger.replan import archive, pause, restore, resume, schedule_audit_entry
@@ -71,7 +72,10 @@ def pause_schedule(context: OperationContext, tx: Transaction, request: PauseSch
     schedule_id = find_schedule(tx, context.namespace, request.schedule).schedule.id
     by = context.actor_with_reason(request.reason)
     context.notify(pause(context.store, schedule_id, by=by, now=now, until=request.until).facts)
-    return read_schedule_detail(context, schedule_id, now=now)
+    detail = read_schedule_detail(context, schedule_id, now=now)
+    if request.until is None:
+        return detail
+    return replace(detail, read_as=f"until {describe_instant(request.until, zone=context.default_zone)}")
 
 
 @operations.write("schedule resume", scope="write", examples=({"schedule": "paused-export"},))

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from timewright.core.moments import MINUTE, check_duration, format_instant
+from timewright.core.recurrence.triggers import Once
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.core.target import Note
 from timewright.errors import InvalidInput
@@ -20,7 +21,12 @@ from timewright.operations.registry import ListRequest, ObjectName, ScheduleActi
 from timewright.operations.schedules.manual_runs import RunSchedule, run_schedule
 from timewright.operations.schedules.pause_archive import archive_schedule
 from timewright.operations.schedules.queries import has_metadata
-from timewright.operations.schedules.writes import CreateSchedule, create_schedule
+from timewright.operations.schedules.writes import (
+    CreateSchedule,
+    UpdateSchedule,
+    create_schedule,
+    update_schedule,
+)
 from timewright.ports import Page, ScheduleFilter, ScheduleRecord, Transaction
 
 REMINDER_GROUP = "reminders"
@@ -32,9 +38,10 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
 
 class SetReminder(WriteRequest, frozen=True, kw_only=True):
-    """The text, and when: at an instant, after a delay, at an interval, or by cron.
+    """The text, and when: at an instant, after a delay, at an interval, by cron or by a recurrence rule.
 
-    With `channel` the text is sent there; otherwise it is only the result of a run.
+    It comes at most `max_runs` times, and not after `end_at`. With `channel` the text is sent there;
+    otherwise it is only the result of a run.
     """
 
     text: Annotated[str, Meta(min_length=1, max_length=2000)]
@@ -42,6 +49,9 @@ class SetReminder(WriteRequest, frozen=True, kw_only=True):
     after: timedelta | None = None
     every: Annotated[str, Meta(max_length=256)] = ""
     cron: Annotated[str, Meta(max_length=256)] = ""
+    rrule: Annotated[str, Meta(max_length=256)] = ""
+    end_at: datetime | None = None
+    max_runs: Annotated[int, Meta(ge=1)] | None = None
     zone: Annotated[str, Meta(max_length=64)] = ""
     name: Annotated[str, Meta(max_length=255)] = ""
     channel: Annotated[str, Meta(max_length=255)] = ""
@@ -61,7 +71,7 @@ class CancelReminder(WriteRequest, frozen=True, kw_only=True):
 
 
 class SnoozeReminder(WriteRequest, frozen=True, kw_only=True):
-    """Which reminder, by its name or id, and the delay until it comes once more."""
+    """Which reminder, by its name or id, and the delay from now until it comes."""
 
     reminder: ObjectName
     after: timedelta = 10 * MINUTE
@@ -86,7 +96,7 @@ class ReminderList(Struct, frozen=True, kw_only=True):
 
 
 class SnoozedReminder(Struct, frozen=True, kw_only=True):
-    """A reminder, the instant at which it comes once more, and the run for it."""
+    """A reminder, the instant at which it comes, and the run for it if it comes once more."""
 
     reminder: Reminder
     at: datetime
@@ -105,6 +115,7 @@ class CancelledReminder(Struct, frozen=True, kw_only=True):
     examples=(
         {"text": "call the bank", "at": "2026-03-11T09:00:00Z", "name": "bank"},
         {"text": "stretch", "every": "2h"},
+        {"text": "water the plants", "every": "monday at 9", "zone": "Europe/Berlin", "max_runs": 3},
     ),
 )
 def set_reminder(context: OperationContext, request: SetReminder) -> Reminder:
@@ -118,6 +129,8 @@ def set_reminder(context: OperationContext, request: SetReminder) -> Reminder:
         "target": {"kind": "note", "text": request.text, "channel": request.channel},
         "group": REMINDER_GROUP,
         "metadata": REMINDER_METADATA,
+        "end_at": request.end_at,
+        "max_runs": request.max_runs,
         **_when(request, now=now),
     }
     created = create_schedule(
@@ -156,9 +169,15 @@ def cancel_reminder(context: OperationContext, request: CancelReminder) -> Cance
     examples=({"reminder": "tea"}, {"reminder": "tea", "after": "1h", "reason": "in a meeting"}),
 )
 def snooze_reminder(context: OperationContext, request: SnoozeReminder) -> SnoozedReminder:
-    """Repeat a reminder once after a delay, also a finished one; its other times stay."""
-    record = _find(context, request.reminder)
-    at = context.now() + check_duration(request.after, field="after")
+    """Move a reminder that comes once; one that has come, or comes often, comes once more after the delay."""
+    record, now = _find(context, request.reminder), context.now()
+    at = now + check_duration(request.after, field="after")
+    if _is_pending(record, now=now):
+        change = UpdateSchedule(
+            schedule=record.schedule.id, changes={"once": at}, reason=request.reason or "snoozed"
+        )
+        moved = update_schedule(context, change)
+        return SnoozedReminder(reminder=_to_reminder(moved.schedule, moved.progress), at=at, run="")
     created = run_schedule(
         context, RunSchedule(schedule=record.schedule.id, at=at, reason=request.reason or "snoozed")
     )
@@ -172,6 +191,13 @@ def _find(context: OperationContext, name: str) -> ScheduleRecord:
     return record
 
 
+def _is_pending(record: ScheduleRecord, *, now: datetime) -> bool:
+    """Whether a reminder comes once and has not come yet."""
+    progress = record.progress
+    is_ahead = progress.next_at is not None and progress.next_at > now
+    return isinstance(record.schedule.trigger, Once) and progress.state is ScheduleState.ACTIVE and is_ahead
+
+
 def _when(request: SetReminder, *, now: datetime) -> dict[str, Any]:
     """Return the one trigger that the request gives."""
     options: dict[str, Any] = {
@@ -179,13 +205,14 @@ def _when(request: SetReminder, *, now: datetime) -> dict[str, Any]:
         "after": request.after,
         "every": request.every or None,
         "cron": request.cron or None,
+        "rrule": request.rrule or None,
     }
     given = {name: value for name, value in options.items() if value is not None}
     if len(given) != 1 or (request.zone and request.after is not None):
         raise InvalidInput(
             "give exactly one time for the reminder",
             field="at",
-            rule="exactly one of at, after, every and cron; a zone goes with at, every and cron",
+            rule="exactly one of at, after, every, cron and rrule; a zone goes with all but after",
             fix="at: 2026-12-24T18:00:00+01:00, or after: 20m, or every: 2h",
         )
     if request.after is not None:

@@ -184,6 +184,7 @@ def build_schedule(
         namespace=context.namespace,
         created_by=context.by.name,
         origin=context.by.origin,
+        before=before,
     )
     check_schedule(context, schedule, before=before)
     return schedule

@@ -1659,8 +1659,8 @@ UNION ALL
 SELECT 'watched', namespace, id, name, group_name, 0, coalesce(next_at, 0), state FROM
     (SELECT namespace, id, name, group_name, next_at, state FROM schedules WHERE watched = 1 ORDER BY id LIMIT :max_rows) d
 UNION ALL
-SELECT 'parked_run', namespace, schedule_id, queue, '', count(*), min(planned_at), max(id) FROM
-    (SELECT namespace, schedule_id, queue, planned_at, id FROM runs WHERE state = 'parked' ORDER BY planned_at LIMIT :max_rows) e
+SELECT 'parked_run', namespace, schedule_id, queue, '', count(*), min(parked_at), max(id) FROM
+    (SELECT namespace, schedule_id, queue, coalesce(finished_at, planned_at) AS parked_at, id FROM runs WHERE state = 'parked' ORDER BY planned_at LIMIT :max_rows) e
 GROUP BY namespace, schedule_id, queue
 UNION ALL
 SELECT 'ready', namespace, schedule_id, queue, '', count(*), min(fire_at), min(id) FROM

@@ -7,10 +7,12 @@ clock changes. A rule counts local times from its anchor; clock changes affect t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from functools import cached_property, lru_cache
 from itertools import product
 from typing import NamedTuple, get_args
+
+from msgspec.structs import replace
 
 from timewright.core.moments import EPOCH, MINUTE, SECOND, as_instant
 from timewright.core.recurrence import ZonedTrigger
@@ -34,7 +36,7 @@ class Rrule(ZonedTrigger, frozen=True, tag="rrule", dict=True):
     """A recurrence rule of RFC 5545 in a zone; it counts from its anchor and has no instants before it.
 
     Without an anchor it counts from the instant passed to a method. A stored schedule always has an anchor,
-    by default the first whole minute after its creation.
+    by default its first occurrence from `start_at` on, else the first whole minute after its creation.
     """
 
     rule: str
@@ -77,7 +79,24 @@ class Rrule(ZonedTrigger, frozen=True, tag="rrule", dict=True):
             return self
         # Rounded up, so that an occurrence on the anchor is in the future and counts for COUNT.
         whole = EPOCH + ((as_instant(at) - EPOCH) // MINUTE + 1) * MINUTE
-        return Rrule(self.rule, self.zone if self.names_zone else DEFAULT_ZONE, self.dst, whole)
+        return self._anchored(whole)
+
+    def with_start(self, at: datetime) -> Rrule:
+        """Return the trigger, if it has no anchor, anchored on the day of its first occurrence from `at` on.
+
+        So "every other Monday" that starts on a Sunday begins on the next day, and not a week later.
+        """
+        if self.anchor is not None:
+            return self
+        rule = parse_rule(self.rule)
+        # A rule that names minutes means whole minutes.
+        step = MINUTE if rule.minutes else SECOND
+        start = EPOCH - (EPOCH - as_instant(at)) // step * step
+        found = _compile(_every_period(rule), self.rule, self.zone, self.dst, start).first_occurrence
+        return self._anchored(_anchor_on_day_of(found, rule, start, self.zone))
+
+    def _anchored(self, at: datetime) -> Rrule:
+        return Rrule(self.rule, self.zone if self.names_zone else DEFAULT_ZONE, self.dst, at)
 
     def describe(self) -> str:
         """Return words: `every 2 weeks on Monday at 09:00, Europe/Berlin time`."""
@@ -98,6 +117,13 @@ class RruleSearch(NamedTuple):
     first: int
     last: int
 
+    @property
+    def first_occurrence(self) -> datetime:
+        """The first occurrence; a compiled rule has one."""
+        found = self.next_from(self.first)
+        assert found is not None
+        return found
+
     def next_from(self, instant: int) -> datetime | None:
         """Return the first occurrence at or after the instant, or None."""
         instant = max(instant, self.first, 0)
@@ -114,7 +140,13 @@ class RruleSearch(NamedTuple):
 @lru_cache(maxsize=1024)
 def _compiled(text: str, zone_name: str, dst: DstPolicy, anchor: datetime) -> RruleSearch:
     """Compile a rule; cached, so equal triggers share the result."""
-    rule, local = parse_rule(text), anchor.astimezone(load_zone(zone_name))
+    return _compile(parse_rule(text), text, zone_name, dst, anchor)
+
+
+def _compile(
+    rule: RecurrenceRule, text: str, zone_name: str, dst: DstPolicy, anchor: datetime
+) -> RruleSearch:
+    local = anchor.astimezone(load_zone(zone_name))
     hours, minutes = rule.hours or (local.hour,), rule.minutes or (local.minute,)
     seconds = rule.seconds or (local.second,)
     times = sorted(h * 3600 + m * 60 + s for h, m, s in product(hours, minutes, seconds))
@@ -135,6 +167,28 @@ def _compiled(text: str, zone_name: str, dst: DstPolicy, anchor: datetime) -> Rr
         rule_text = "a rule has at least one occurrence within 400 years after its anchor"
         raise rule_error(text, "never fires", rule=rule_text, fix=_suggestion(rule))
     return compiled
+
+
+def _every_period(rule: RecurrenceRule) -> RecurrenceRule:
+    """Return the rule for every period; for every day if the rule takes its day from the anchor."""
+    has_days = rule.weekdays or rule.month_days or rule.months
+    frequency = rule.frequency if has_days else "DAILY"
+    positions = rule.positions if has_days else ()
+    return replace(rule, frequency=frequency, interval=1, count=None, until=None, positions=positions)
+
+
+def _anchor_on_day_of(found: datetime, rule: RecurrenceRule, start: datetime, zone_name: str) -> datetime:
+    """Return the start, or on a later day the first time that the rule may have, whatever the clocks do."""
+    zone = load_zone(zone_name)
+    begin, day = start.astimezone(zone), found.astimezone(zone).date()
+    if day == begin.date():
+        return start
+    clock = time(
+        0 if rule.hours else begin.hour,
+        0 if rule.minutes else begin.minute,
+        0 if rule.seconds else begin.second,
+    )
+    return datetime.combine(day, clock, tzinfo=zone).astimezone(UTC)
 
 
 def _bits(numbers: tuple[int, ...]) -> int:

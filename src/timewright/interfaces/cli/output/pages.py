@@ -15,7 +15,6 @@ from timewright.core.schedule.schedule import Schedule
 from timewright.core.zones import load_zone
 from timewright.interfaces.cli.output.rows import (
     ROWS,
-    WINDOW_COLUMNS,
     columns_for,
     duration_of,
     format_instant,
@@ -24,7 +23,6 @@ from timewright.interfaces.cli.output.rows import (
     reason_of,
     start_delay,
     state_with_mark,
-    window_cells,
 )
 from timewright.interfaces.cli.output.table import (
     NBSP,
@@ -39,9 +37,11 @@ from timewright.interfaces.cli.output.table import (
 )
 from timewright.interfaces.cli.output.times import (
     clock_time,
+    format_duration,
     full_time,
     has_zone,
     localize_times,
+    parse_duration_or_none,
     parse_instant_or_none,
     relative_time,
     short_time,
@@ -55,6 +55,11 @@ JsonObject = Mapping[str, Any]
 
 _METADATA = {"id", "name", "namespace", "group", "description", "tags", "metadata", "revision", "created_at"}
 _METADATA |= {"created_by", "origin", "owner", "trigger", "target"}
+_WINDOW_COLUMNS = (
+    Column("WINDOW"),
+    Column("RESULTS", 12),
+    *(Column(title, align_right=True) for title in ("SUCCESS", "MEDIAN", "P95", "DELAY P95")),
+)
 _MAIN_FIELD = {"http": "url", "call": "name", "shell": "command", "note": "text", "workflow": "workflow"}
 
 
@@ -187,8 +192,22 @@ def health_page(answer: JsonObject, screen: Screen) -> list[str]:
         for key, value in answer.items()
         if key != "windows"
     ]
-    windows = [window_cells(name, row) for name, row in answer["windows"].items()]
-    return [*key_values(screen, rows, indent=0), *table(screen, WINDOW_COLUMNS, windows)]
+    windows = [_window_cells(name, row) for name, row in answer["windows"].items()]
+    return [*key_values(screen, rows, indent=0), *table(screen, _WINDOW_COLUMNS, windows)]
+
+
+def _window_cells(name: str, row: JsonObject) -> list[str]:
+    """Return the cells of one health window."""
+    rate = row["success_rate"]
+    measured = [(row["duration"], "median"), (row["duration"], "p95"), (row["delay"], "p95")]
+    spans = [parse_duration_or_none(spread[key]) for spread, key in measured]
+    results = [f"{count} {state}" for state, count in sorted(row["outcomes"].items())]
+    return [
+        name,
+        ", ".join(results) or "none",
+        f"{rate:.0%}" if rate is not None else "",
+        *(format_duration(span) if span is not None else "" for span in spans),
+    ]
 
 
 def row_table(kind: type, rows: Sequence[JsonObject], screen: Screen) -> list[str]:
@@ -288,7 +307,9 @@ def schedule_line(answer: JsonObject, screen: Screen) -> list[str]:
     schedule, progress = answer["schedule"], answer["progress"]
     state = "" if progress["state"] == "active" else progress["state"]
     label, upcoming = _upcoming(answer, screen)
-    trigger = localize_times(answer.get("read_as") or answer["trigger"], now=screen.now, zone=screen.zone)
+    # The answer to a pause says how its end was read, which the state shows.
+    read_as = answer.get("read_as") if state != "paused" else ""
+    trigger = localize_times(read_as or answer["trigger"], now=screen.now, zone=screen.zone)
     # One line if it fits, with fewer times if needed; else a block.
     for shown_next in (upcoming, upcoming.partition(", ")[0]):
         parts = [schedule["id"], schedule["name"], trigger, state, f"{label} {shown_next}".strip()]

@@ -18,7 +18,6 @@ from timewright.interfaces.cli.output.times import (
     format_duration,
     full_time,
     localize_times,
-    parse_duration_or_none,
     parse_instant_or_none,
     relative_time,
     short_time,
@@ -28,7 +27,7 @@ from timewright.interfaces.cli.output.times import (
 from timewright.operations.health.doctor import InstanceSummary
 from timewright.operations.queues.leases import LeaseDetail
 from timewright.operations.queues.limits import LimitSummary
-from timewright.operations.queues.queues import QueueSummary
+from timewright.operations.queues.queues import EntrySummary, QueueSummary
 from timewright.operations.runs.runs import TrendSeries
 from timewright.operations.schedules.pause_archive import RevisionSummary
 from timewright.operations.schedules.reminders import Reminder
@@ -207,6 +206,15 @@ def _queue(row: Row, _screen: Screen) -> list[str]:
     return [row["queue"], *(str(counts.get(s, 0)) for s in ("ready", "held", "leased", "parked")), ceiling]
 
 
+def _queue_entry(row: Row, screen: Screen) -> list[str]:
+    cells = [_clock(row["planned_at"], screen), state_with_mark(row), _payload(row)]
+    return [*cells, reason_of(row, screen), row["id"]]
+
+
+def _payload(row: Row) -> str:
+    return "" if row["payload"] is None else inline_data(row["payload"])
+
+
 def _limit(row: Row, _screen: Screen) -> list[str]:
     return [row["limit"], row["allows"], str(row["in_flight"])]
 
@@ -227,8 +235,7 @@ def _revision(row: Row, screen: Screen) -> list[str]:
 
 
 def _lease(row: Row, screen: Screen) -> list[str]:
-    payload = "" if row["payload"] is None else inline_data(row["payload"])
-    return [row["run"], str(row["fence"]), _clock(row["lease_until"], screen), row["lease"], payload]
+    return [row["run"], str(row["fence"]), _clock(row["lease_until"], screen), row["lease"], _payload(row)]
 
 
 def _waiting(row: Row, screen: Screen) -> list[str]:
@@ -271,25 +278,6 @@ def _candidate(row: Row, screen: Screen) -> list[str]:
     return [_clock(row["at"], screen) or "none", row["source"], row["why"]]
 
 
-def window_cells(name: str, row: Row) -> list[str]:
-    """Return the cells of one health window."""
-    rate = row["success_rate"]
-    measured = [(row["duration"], "median"), (row["duration"], "p95"), (row["delay"], "p95")]
-    spans = [parse_duration_or_none(spread[key]) for spread, key in measured]
-    results = [f"{count} {state}" for state, count in sorted(row["outcomes"].items())]
-    return [
-        name,
-        ", ".join(results) or "none",
-        f"{rate:.0%}" if rate is not None else "",
-        *(format_duration(span) if span is not None else "" for span in spans),
-    ]
-
-
-WINDOW_COLUMNS = (
-    Column("WINDOW"),
-    Column("RESULTS", 12),
-    *(Column(title, align_right=True) for title in ("SUCCESS", "MEDIAN", "P95", "DELAY P95")),
-)
 _RUN_ID = Column("RUN", MIN_ID_WIDTH, is_id=True)
 ROWS: dict[type, tuple[Sequence[Column], Cells]] = {
     ScheduleSummary: (
@@ -320,6 +308,16 @@ ROWS: dict[type, tuple[Sequence[Column], Cells]] = {
     AuditEntry: (
         (Column("TIME"), Column("ACTOR", 5), Column("ACTION"), Column("SUBJECT", 12), Column("REASON", 8)),
         _entry,
+    ),
+    EntrySummary: (
+        (
+            Column("PLANNED"),
+            Column("STATE"),
+            Column("PAYLOAD", 12),
+            Column("REASON", 6),
+            _RUN_ID,
+        ),
+        _queue_entry,
     ),
     QueueSummary: (
         (
