@@ -11,6 +11,7 @@ from tests.verification.damage_cases import DAMAGE
 from timewright.verification import INVARIANTS, History, InvariantResult, check
 from timewright.verification.oracle.times import HOUR, MINUTE, SECOND, parse_instant
 from timewright.verification.rows import (
+    AdjustmentRow,
     ArtifactRow,
     AttemptRow,
     Effect,
@@ -229,6 +230,22 @@ def test_pruned_instants_of_an_archived_schedule_are_not_reported() -> None:
     archived = replace(SCHEDULE, state="archived")
     assert found("I31", replace(WHOLE, events=ahead)).count == 1
     assert found("I31", replace(WHOLE, schedules=(archived,), events=ahead)).count == 0
+
+
+def test_an_edit_may_return_to_a_skipped_instant_whose_row_was_pruned() -> None:
+    """Dense seed 140000448: the row of a future instant skipped by hand was pruned before the check."""
+    instants = [NOON + minutes * MINUTE for minutes in (70, 80, 90)]
+    edits = [RevisionRow(schedule_id="sch", revision=n, body=BODY, at=NOON + n * MINUTE) for n in (1, 3)]
+    skips = [
+        AdjustmentRow(
+            schedule_id="sch", seq=i, kind="skip", at=NOON + 2 * MINUTE, cursor=instant, planned_at=instant
+        )
+        for i, instant in enumerate(instants)
+    ]
+    events = tuple(event("cursor", "sch", value=value) for value in (instants[2], instants[1], instants[0]))
+    history = replace(WHOLE, revisions=tuple(edits), adjustments=tuple(skips), events=events)
+    assert found("I8", history).count == 0
+    assert found("I8", replace(history, adjustments=tuple(skips[:1] + skips[2:]))).count == 1
 
 
 def test_a_row_of_another_namespace_is_found() -> None:

@@ -235,9 +235,10 @@ def _was_skipped_ahead(view: HistoryView, row: RunRow) -> bool:
 def _was_replanned(view: HistoryView, event: SimulationEvent, highest: int) -> bool:
     """Whether a cursor at a skipped instant fell to the instant of an edit, or to the schedule's start.
 
-    From there it passes instants of the new plan that have rows, because of a skip by hand before the edit.
+    From there it passes instants of the new plan that are decided, because of a skip by hand before the edit.
     """
-    if event.value >= highest or highest not in view.skipped_by_hand.get(event.subject, set()):
+    skipped = view.skipped_by_hand.get(event.subject, set())
+    if event.value >= highest or highest not in skipped:
         return False
     rows = view.occurrences.get(event.subject, ())
     for revision in view.revisions.get(event.subject, ()):
@@ -245,7 +246,9 @@ def _was_replanned(view: HistoryView, event: SimulationEvent, highest: int) -> b
         start = policy.start_at if policy is not None else None
         begins = max(revision.at, start - 1 if start is not None else 0)
         decided = [row for row in rows if row.created_at <= revision.at]
-        passed = any(row.planned_at <= event.value <= last_instant(row) for row in decided)
+        # The row of what was skipped by hand may be pruned.
+        passed = event.value in skipped
+        passed = passed or any(row.planned_at <= event.value <= last_instant(row) for row in decided)
         if event.value == begins or (event.value > begins and passed):
             return True
     return False
