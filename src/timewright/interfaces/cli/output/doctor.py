@@ -1,4 +1,4 @@
-"""Prints findings, incidents, channels, pauses and the answer of `verify`; checks for migrations."""
+"""Prints findings, health, incidents, channels, pauses and the answer of `verify`; checks for migrations."""
 
 from __future__ import annotations
 
@@ -8,9 +8,22 @@ from typing import Any
 from timewright.core.alerts.incidents import Incident
 from timewright.core.schedule.pauses import Pause
 from timewright.interfaces.cli.output.errors import EXIT_DIFFERENCES
-from timewright.interfaces.cli.output.rows import ROWS, Row, format_instant, inline_data
-from timewright.interfaces.cli.output.table import NBSP, Column, Screen, escape_control, table, wrap
-from timewright.interfaces.cli.output.times import clock_time, parse_instant_or_none
+from timewright.interfaces.cli.output.rows import ROWS, Row, format_instant, format_value, inline_data
+from timewright.interfaces.cli.output.table import (
+    NBSP,
+    Column,
+    Screen,
+    escape_control,
+    key_values,
+    table,
+    wrap,
+)
+from timewright.interfaces.cli.output.times import (
+    clock_time,
+    format_duration,
+    parse_duration_or_none,
+    parse_instant_or_none,
+)
 from timewright.interfaces.cli.session import Session, inspect_store, store_path
 from timewright.interfaces.program import with_program
 from timewright.operations.alerts.channels import ChannelDetail
@@ -20,6 +33,38 @@ JsonObject = Mapping[str, Any]
 EXIT_FAILED = 1
 
 COLUMNS = (Column(""), Column("PROMISE", 12), Column("CHECKED", align_right=True), Column("VIOLATIONS", 10))
+
+
+_WINDOW_COLUMNS = (
+    Column("WINDOW"),
+    Column("RESULTS", 12),
+    *(Column(title, align_right=True) for title in ("SUCCESS", "MEDIAN", "P95", "DELAY P95")),
+)
+
+
+def health_page(answer: JsonObject, screen: Screen) -> list[str]:
+    """Return the health of a schedule over three windows."""
+    rows = [
+        (key.replace("_", " "), format_value(value, screen))
+        for key, value in answer.items()
+        if key != "windows"
+    ]
+    windows = [_window_cells(name, row) for name, row in answer["windows"].items()]
+    return [*key_values(screen, rows, indent=0), *table(screen, _WINDOW_COLUMNS, windows)]
+
+
+def _window_cells(name: str, row: JsonObject) -> list[str]:
+    """Return the cells of one health window."""
+    rate = row["success_rate"]
+    measured = [(row["duration"], "median"), (row["duration"], "p95"), (row["delay"], "p95")]
+    spans = [parse_duration_or_none(spread[key]) for spread, key in measured]
+    results = [f"{count} {state}" for state, count in sorted(row["outcomes"].items())]
+    return [
+        name,
+        ", ".join(results) or "none",
+        f"{rate:.0%}" if rate is not None else "",
+        *(format_duration(span) if span is not None else "" for span in spans),
+    ]
 
 
 def findings_page(answer: JsonObject, screen: Screen) -> list[str]:

@@ -37,11 +37,9 @@ from timewright.interfaces.cli.output.table import (
 )
 from timewright.interfaces.cli.output.times import (
     clock_time,
-    format_duration,
     full_time,
     has_zone,
     localize_times,
-    parse_duration_or_none,
     parse_instant_or_none,
     relative_time,
     short_time,
@@ -55,11 +53,6 @@ JsonObject = Mapping[str, Any]
 
 _METADATA = {"id", "name", "namespace", "group", "description", "tags", "metadata", "revision", "created_at"}
 _METADATA |= {"created_by", "origin", "owner", "trigger", "target"}
-_WINDOW_COLUMNS = (
-    Column("WINDOW"),
-    Column("RESULTS", 12),
-    *(Column(title, align_right=True) for title in ("SUCCESS", "MEDIAN", "P95", "DELAY P95")),
-)
 _MAIN_FIELD = {"http": "url", "call": "name", "shell": "command", "note": "text", "workflow": "workflow"}
 
 
@@ -183,31 +176,6 @@ def upcoming_page(answer: JsonObject, screen: Screen) -> list[str]:
         return more or wrap(screen, f"nothing is planned {until}")
     head = f"{until}{GAP}times in {answer['zone']}" if answer["zone"] else until
     return [*wrap(screen, head), *row_table(UpcomingOccurrence, answer["occurrences"], screen), *more]
-
-
-def health_page(answer: JsonObject, screen: Screen) -> list[str]:
-    """Return the health of a schedule over three windows."""
-    rows = [
-        (key.replace("_", " "), format_value(value, screen))
-        for key, value in answer.items()
-        if key != "windows"
-    ]
-    windows = [_window_cells(name, row) for name, row in answer["windows"].items()]
-    return [*key_values(screen, rows, indent=0), *table(screen, _WINDOW_COLUMNS, windows)]
-
-
-def _window_cells(name: str, row: JsonObject) -> list[str]:
-    """Return the cells of one health window."""
-    rate = row["success_rate"]
-    measured = [(row["duration"], "median"), (row["duration"], "p95"), (row["delay"], "p95")]
-    spans = [parse_duration_or_none(spread[key]) for spread, key in measured]
-    results = [f"{count} {state}" for state, count in sorted(row["outcomes"].items())]
-    return [
-        name,
-        ", ".join(results) or "none",
-        f"{rate:.0%}" if rate is not None else "",
-        *(format_duration(span) if span is not None else "" for span in spans),
-    ]
 
 
 def row_table(kind: type, rows: Sequence[JsonObject], screen: Screen) -> list[str]:

@@ -9,13 +9,17 @@ from typing import Any, get_args, get_origin
 from msgspec import Struct
 from msgspec.structs import fields
 
-from timewright.interfaces.cli.output.doctor import findings_page, overdue_page, verification_page
+from timewright.interfaces.cli.output.doctor import (
+    findings_page,
+    health_page,
+    overdue_page,
+    verification_page,
+)
 from timewright.interfaces.cli.output.follow import feed_page, logs_page, target_test_page
 from timewright.interfaces.cli.output.pages import (
     calendar_page,
     change_line,
     explanation_page,
-    health_page,
     next_page,
     row_table,
     run_line,
