@@ -152,6 +152,7 @@ class Life:
     works: list[Work] = field(default_factory=list)
     cursor: int = 0
     fixed: int | None = None
+    wish: int | None = None
     state: str = "active"
     failures: int = 0
     interval_hint: tuple[int, int] | None = None
@@ -205,28 +206,38 @@ class Life:
         counted_from = now if started is None else started
         hinted, self.decided_at = self.interval_hint, now
         if hinted is not None and hinted[1] > now:
-            self.base = self.base if started is None else started  # ruling 3: from the start of that run
+            if terms.from_now and started is not None:  # ruling 3: from the start of that run, or its end
+                self.base = started if started + self._interval() >= now else now
             at = counted_from + hinted[0]
             self.fixed = at if at >= now else now + hinted[0]
+            self.wish = self.fixed
             if any(row.planned == self.fixed and row.reason == "by_hand" for row in self.rows):
-                self.fixed += hinted[0]
+                self._plan_after_skipped(self.fixed, hinted)
         elif terms.from_now:
             self.base = counted_from if counted_from + self._interval() >= now else now
             if self.base + self._interval() <= self.cursor:
                 self.base = self.cursor
             self.fixed = self.base + self._interval()
-            self._keep_away()
         elif terms.stretch and self.failures and isinstance(terms.trigger, Grid):
             at = (time if started is None else started) + self._interval()
             self.fixed = at if at >= now or started is None else now + self._interval()
+        self._keep_away()
         self._consider_one_shot(now)
         self._clamp(time if self.fixed is None else now)
+
+    def _plan_after_skipped(self, at: int, hinted: tuple[int, int]) -> None:
+        """Decide after an instant that a person skipped and that an interval hint asks for."""
+        if hinted[1] > at:
+            self.fixed = self.wish = at + hinted[0]
+        else:  # the hint is over by then
+            self.fixed = at + self._interval() if self.terms.from_now else None
+            self.cursor = max(self.cursor, at)
 
     def _consider_one_shot(self, now: int) -> None:
         if self.one_shot is not None and self.one_shot[1] > now:
             at, plan = max(self.one_shot[0], now), self._plan()
             if plan is None or at < plan:
-                self.fixed = at
+                self.fixed = self.wish = at
 
     def _clamp(self, time: int) -> None:
         plan, lowest, highest = self._plan(), self.terms.clamp_min, self.terms.clamp_max
@@ -381,6 +392,7 @@ class Life:
             row.state, row.reason, row.finished = "skipped", "overlap", self.now
         elif overlap == "queue":
             full = sum(other.state == "held" for other in live) >= self.terms.queue_limit
+            self.overflowed |= full and row.caught_up
             row.state = "skipped" if full else "held"
             if full:
                 row.reason, row.finished = "queue_full", self.now
@@ -531,6 +543,9 @@ class Life:
         if not self.pauses:
             self.cursor = self.now
             self._decide_again()
+        elif self._in_streak() and terms.ladder:
+            self.fixed = None
+            self._keep_away()
 
     def _decide_again(self) -> None:
         """Decide from now on what comes next, as after an edit or when hints were cleared."""
@@ -571,18 +586,20 @@ class Life:
         at = min(at, self.now + highest) if highest is not None else at
         plan = self._plan()
         if plan is None or at < plan:
-            self.fixed = at
+            self.fixed = self.wish = at
 
     def clear_hints(self) -> None:
         """`hint clear`: the next occurrence is decided again without them."""
-        hinted, self.interval_hint, self.one_shot = self.interval_hint, None, None
+        hinted, self.interval_hint = self.interval_hint, None
+        is_wish = hinted is not None or (self.fixed is not None and self.fixed == self.wish)
+        self.one_shot = self.wish = None
         if "agent" in self.pauses:
             if hinted is not None:  # ruling 1: what it replaced until now is no occurrence
                 self.interval_hint = (hinted[0], min(hinted[1], self.now))
             self.fixed = self.fixed if self.terms.from_now or self._in_streak() else None
             self._lift("agent")
             self.interval_hint = None
-        elif not self.pauses:
+        elif is_wish and not self.pauses:  # a run by hand that failed does not move it (ruling 25)
             self._decide_again()
 
     def pause(self, until: int | None = None, *, hint: bool = False) -> None:
@@ -638,12 +655,13 @@ class Life:
             self._plan_after(end, end)
         else:
             expired = 0 if self.interval_hint is None else self.interval_hint[1]
-            stood = 0 if expired else self.fixed or 0  # ruling 22: the trigger decides since the expiry
+            if not self._in_streak() or expired:  # ruling 2: at the end of a pause the trigger decides again
+                self.fixed = None
+            stood = self.fixed or 0
             after = max(self.cursor, begin, stood, expired - 1)
             self._skip([at for at in self._between(after, end) if at < end], "paused")
             self.fixed = self.fixed if self.fixed is not None and self.fixed >= end else None
-            self.fixed = self.fixed if not expired else None
-            self.cursor = max(self.cursor, end - 1, expired - 1)
+            self.cursor = max(self.cursor, begin, end - 1, expired - 1)
             self._keep_away()
             self._consider_one_shot(end)
         return True

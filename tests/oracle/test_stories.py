@@ -7,15 +7,14 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from tests.oracle.model import SECOND, Life, to_time
+from tests.oracle.saved_stories import SAVED
 from tests.oracle.stories import (
     Batch,
-    Request,
     Story,
     differences,
     make_batch,
@@ -58,97 +57,6 @@ def test_random_stories_end_as_the_model_says(
             )
     record_property(PROPERTY, json.dumps(counts))
     assert counts["stories"] == len(range(part, BATCHES, PARTS)) * SIZE
-
-
-# Stories that once differed, as small as they could be made: the definition, whether the runs succeed and
-# how long they take, and the requests before each step of time, whether an instance runs, and how long.
-SAVED: dict[str, tuple[dict[str, Any], list[tuple[bool, int]], list[tuple[list[Request], str, int]]]] = {
-    "an edit does not change what was missed before it": (
-        {"every": "300s", "catch_up": "all", "overlap": "replace"},
-        [(True, 100)],
-        [([], "outage", 1800), ([("edit", {"catch_up": "none"})], "live", 1800)],
-    ),
-    "a one-shot hint leaves the interval from now as it is": (
-        {"preset": "adaptive", "every": "300s"},
-        [(True, 0)],
-        [([("skip", {})], "live", 60), ([("once", {"at": 400, "ttl": 500})], "live", 600)],
-    ),
-    "a cadence replaces what came due before a late failure disabled the schedule (ruling 1)": (
-        {"preset": "desktop", "every": "120s"},
-        [(True, 0), (True, 0), (True, 0), (True, 0), (False, 0)],
-        [([], "live", 1800), ([], "outage", 1200), ([("resume", {})], "live", 4000)],
-    ),
-    "a hint for one instant does not repeat one that was skipped by hand (§3.1)": (
-        {"preset": "adaptive", "every": "420s"},
-        [(True, 0)],
-        [
-            ([("interval", {"interval": 30, "ttl": 100})], "live", 30),
-            ([("skip", {}), ("once", {"at": 400, "ttl": 500})], "live", 300),
-        ],
-    ),
-    "clearing hints in a pause records nothing that an interval hint replaced (ruling 1)": (
-        {"preset": "routine", "every": "300s", "adaptive": True},
-        [(True, 0)],
-        [
-            ([("interval", {"interval": 1000, "ttl": 600}), ("pause_hint", {"until": 1700})], "live", 600),
-            ([("clear", {})], "live", 60),
-        ],
-    ),
-    "asking again does not put off an interval that an edit made shorter (ruling 3)": (
-        {"preset": "adaptive", "every": "3600s"},
-        [(True, 0)],
-        [([], "live", 300), ([("edit", {"every": "300s"})], "live", 90), ([("clear", {})], "live", 5)],
-    ),
-    "behind a backlog that is too old, a late occurrence overlaps what is spread (ruling 6)": (
-        {"preset": "desktop", "every": "120s", "catch_up": "spread", "catch_up_window": "130s"},
-        [(True, 0)],
-        [([], "live", 90), ([], "outage", 240), ([], "outage", 300)],
-    ),
-    "a hint for one instant stands beside an interval hint during an outage": (
-        {"every": "120s", "adaptive": True},
-        [(True, 0)],
-        [
-            (
-                [("once", {"at": 400, "ttl": 1800}), ("interval", {"interval": 30, "ttl": 600})],
-                "outage",
-                1200,
-            )
-        ],
-    ),
-    "a run by hand that ends a streak leaves the next time after a skip": (
-        {"preset": "adaptive", "every": "420s"},
-        [(False, 0), (False, 0), (True, 0)],
-        [([], "live", 1800), ([("skip", {}), ("run", {})], "live", 60)],
-    ),
-    "an interval hint counts from the start of a run that began before it": (
-        {"preset": "adaptive", "every": "300s"},
-        [(True, 300)],
-        [
-            ([("interval", {"interval": 130, "ttl": 600})], "live", 240),
-            ([("interval", {"interval": 1000, "ttl": 3600})], "live", 785),
-            ([], "live", 1800),
-        ],
-    ),
-    "a run by hand succeeds at the instant of the second failure": (
-        {"preset": "adaptive", "every": "60s", "catch_up": "all", "grace": "10s"},
-        [(True, 0), (False, 0), (False, 0), (True, 0)],
-        [([], "live", 240), ([("run", {})], "outage", 1200), ([], "live", 600)],
-    ),
-    "a run that ends a streak opens what was replaced before a later instant of the cadence (ruling 23)": (
-        {"preset": "desktop", "every": "90s", "catch_up": "spread"},
-        [(False, 0), (True, 0)],
-        [([], "live", 90), ([], "outage", 4000), ([], "outage", 300)],
-    ),
-    "a decision after the end of a hint stands": (
-        {"preset": "adaptive", "every": "90s"},
-        [(True, 90)],
-        [
-            ([], "live", 1800),
-            ([("interval", {"interval": 60, "ttl": 100}), ("once", {"at": 60, "ttl": 1800})], "live", 5),
-            ([], "outage", 300),
-        ],
-    ),
-}
 
 
 @pytest.mark.parametrize("saved", SAVED)

@@ -195,3 +195,18 @@ def test_an_edit_takes_over_a_backlog_that_a_limit_carries() -> None:
     assert next_at is not None
     assert next_at <= bench.now
     assert alarms(bench) == []
+
+
+def test_a_hint_may_decide_behind_what_was_skipped_ahead_until_it_expires() -> None:
+    """Story 501577016: I3 at 12:02, because 12:05 is skipped and the hint is over by then."""
+    bench = Bench()
+    bench.call("schedule create", name="j", call="x", every="5m", adaptive=True)
+    bench.call("schedule skip", schedule="j")
+    bench.advance("1m")
+    bench.call("hint interval", schedule="j", interval="1000s", ttl="100s")
+    bench.call("schedule update", schedule="j", catch_up="none")
+    bench.advance("1m")
+    assert alarms(bench) == []
+    bench.advance("10m")
+    assert outcomes(bench) == [(at("12:05:00"), "by_hand"), (at("12:10:00"), "succeeded")]
+    assert alarms(bench) == []

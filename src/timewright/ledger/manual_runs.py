@@ -358,7 +358,7 @@ def _skip_occurrence(
         row = build_schedule_run(schedule, verdict, run_id=run_id, now=now, previous=previous)
         rows.append(replace(row, made_by=by.name))
     run = rows[-1]
-    cursor, hints = max(progress.cursor, at), progress.hints.after_run(now=at)
+    cursor, hints = max(progress.cursor, at), progress.hints.without_used(until=at)
     progress = restart_interval(schedule, replace(progress, cursor=cursor, hints=hints), at=at)
     if follows_upstream(schedule.trigger):
         decision = Decision(use_first_follow_up(tx, record, run), source)

@@ -88,6 +88,8 @@ def progress_when_revised(
     if _is_due(progress, now=now) and is_requested(progress.source, progress.trail):
         # A limit carries over an instant that a hint decided.
         return progress
+    if is_in_streak(schedule, progress) and not counts_from_last_start(schedule):
+        progress = replace(progress, replaced_after=progress.cursor)
     progress = _plan_from(schedule, progress, calendars, now=looks_from)
     return finish_if_nothing_left(schedule, progress, in_flight=record.in_flight)
 
@@ -127,7 +129,7 @@ def keep_undecided(
 ) -> ScheduleProgress:
     """The progress after a hint; if a user skipped the instant it requests, the decision before it stays."""
     before, one_shot = record.progress, progress.hints.one_shot
-    if progress.cursor <= now or progress.next_at == before.next_at:
+    if progress.cursor <= now:
         return progress
     wanted = progress.next_at if one_shot is None else one_shot.at
     if wanted is None or tx.find_occurrence(record.schedule.id, wanted) is None:

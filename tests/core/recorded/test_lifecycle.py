@@ -103,7 +103,8 @@ def ask_nudge_if_earlier(case: Case) -> dict[str, Any]:
 
 
 def ask_clear_hints_after_run(case: Case) -> dict[str, Any]:
-    left = read_hints(case.input).after_run(now=parse_instant(case.input["now"]))
+    now = parse_instant(case.input["now"])
+    left = read_hints(case.input).unexpired(now=now).without_used(until=now)
     ends = [hint.expires_at for hint in (left.interval, left.one_shot) if hint is not None]
     return {
         "ai_hint_interval_ms": None

@@ -40,8 +40,8 @@ def test_each_hint_expires_exactly_at_its_own_end() -> None:
 
 
 def test_a_one_shot_is_used_up_when_its_instant_has_come() -> None:
-    assert HINTS.after_run(now=NOON + 5 * MINUTE - TICK).one_shot is not None
-    left = HINTS.after_run(now=NOON + 5 * MINUTE)
+    assert HINTS.without_used(until=NOON + 5 * MINUTE - TICK).one_shot is not None
+    left = HINTS.without_used(until=NOON + 5 * MINUTE)
     assert left.one_shot is None
     assert left.interval == HINTS.interval
 

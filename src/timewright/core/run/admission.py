@@ -52,6 +52,7 @@ from timewright.core.schedule.due import (
 )
 from timewright.core.schedule.governor import (
     NO_CALENDARS,
+    count_to,
     counts_from_last_start,
     follows_trigger,
     has_used_max_runs,
@@ -215,6 +216,7 @@ def _admit_after_pause(
             # A user skipped the end of the pause, or a later instant: a late engine plans from there too.
             base = last_base(schedule, progress)
             decision = plan_next(schedule, progress, now=pauses.last_end, base=base, calendars=calendars)
+            progress = count_to(schedule, progress, decision)
         elif counts_from_last_start(schedule):
             alive = schedule.end_at is None or pauses.last_end <= schedule.end_at
             at = pauses.last_end if alive and decision.at is not None else None
@@ -258,7 +260,6 @@ def _admit_due(
         decision = due.following or plan_next(schedule, progress, now=now, base=base, calendars=calendars)
     elif progress.hints.has_expired(now=now):
         decision = _decide_without_expired(schedule, progress, due, now=now, calendars=calendars)
-        progress = replace(progress, cursor=cursor_after_hint(progress, now=now))
     idle = not in_flight.live and not in_flight.held
     return _complete_pass(schedule, progress, (), decision, now=now, idle=idle)
 
@@ -295,7 +296,8 @@ def _complete_pass(
     if progress.hints.has_expired(now=now):
         # An expired pause stays until it is recorded.
         hints = replace(progress.hints.unexpired(now=now), pause=progress.hints.pause)
-        progress = replace(progress, hints=hints)
+        cursor = cursor_after_hint(progress, decision, now=now)
+        progress = replace(progress, hints=hints, cursor=cursor)
     progress = apply_decision(schedule, progress, decision)
     if decision.at is None and idle and not isinstance(schedule.trigger, Manual | After):
         excluded = any(lost.why == ALL_EXCLUDED for lost in decision.trail)

@@ -171,8 +171,9 @@ def skipped_during_streak(
     if hint is not None and hint.created_at is not None and hint.created_at > begins:
         # It was made in the pause, and ended in it.
         unpaused = replace(unpaused, hints=replace(unpaused.hints, interval=None))
-    # The cadence counts from the end of the last run, which may be long before the pause.
+    # The cadence counts from the end of the last run, which may be long before the pause, or from an edit.
     ended = progress.last_finished_at or begins
+    ended = max(ended, progress.replaced_after or ended)
     before: list[datetime] = []
     failing_since = progress.failing_since or begins
     if begins < failing_since < last:

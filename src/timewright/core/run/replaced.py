@@ -25,7 +25,8 @@ def has_reopened(schedule: Schedule, progress: ScheduleProgress) -> bool:
     """Whether instants between `replaced_after` and the cursor have to be decided."""
     if progress.replaced_after is None:
         return False
-    is_next = progress.next_at is not None and progress.next_at <= progress.cursor
+    at = progress.next_at if progress.source is not Source.PAUSED else None
+    is_next = at is not None and at <= progress.cursor
     return is_next or not is_in_streak(schedule, progress)
 
 

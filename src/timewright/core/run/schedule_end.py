@@ -140,7 +140,7 @@ def _decide_at_settle(
             # What came due during the run is decided by the next admission, so plan from the cursor.
             opened = at_reopened(replace(after, hints=after.hints.unexpired(now=now)))
             return plan_next(schedule, opened, now=opened.cursor, calendars=calendars)
-        if is_due or not _is_governed(schedule, after):
+        if is_due or not _is_governed(schedule, after, now=now):
             return None
     base = run.started_at if counts_from_last_start(schedule) or schedule.adaptive else None
     return plan_next(schedule, after, now=now, base=base, calendars=calendars)
@@ -154,10 +154,11 @@ def _ends_streak(
     return ended and follows_trigger(schedule, after, now=now)
 
 
-def _is_governed(schedule: Schedule, progress: ScheduleProgress) -> bool:
+def _is_governed(schedule: Schedule, progress: ScheduleProgress, *, now: datetime) -> bool:
     """Whether a cadence or an interval hint decides the next instant.
 
-    A one-shot hint that is earlier was chosen before, and a later one changes nothing yet.
+    A one-shot hint that is earlier was chosen before, and a later one changes nothing yet. When an interval
+    hint expires, the next admission decides.
     """
-    hinted = schedule.adaptive and progress.hints.interval is not None
+    hinted = schedule.adaptive and progress.hints.unexpired(now=now).interval is not None
     return hinted or (progress.failures > 0 and not isinstance(schedule.cadence, Steady))

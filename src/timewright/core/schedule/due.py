@@ -109,12 +109,12 @@ def undecided_after(progress: ScheduleProgress) -> datetime:
     return progress.cursor
 
 
-def cursor_after_hint(progress: ScheduleProgress, *, now: datetime) -> datetime:
+def cursor_after_hint(progress: ScheduleProgress, decision: Decision, *, now: datetime) -> datetime:
     """Return the cursor when an interval hint has expired: the trigger's instants before it had no row."""
     hint = progress.hints.interval
     if hint is None or hint.expires_at > now:
         return progress.cursor
-    until = hint.expires_at if progress.next_at is None else min(hint.expires_at, progress.next_at)
+    until = min(hint.expires_at, decision.at or hint.expires_at)
     return max(progress.cursor, until - _MICROSECOND)
 
 
@@ -170,7 +170,7 @@ def _due_by_trigger(
         return due
     # A cadence decided on an instant that is not the trigger's, and a success by hand has ended the streak.
     decided = [Decision(at, source, progress.trail)]
-    return _add_requested(schedule, progress, due, decided, until=until, calendars=calendars, is_ahead=False)
+    return _add_requested(schedule, due, decided, until=until, calendars=calendars)
 
 
 def replaced_at(schedule: Schedule, progress: ScheduleProgress) -> datetime | None:
@@ -205,9 +205,7 @@ def due_before(
     one_shot = progress.hints.one_shot if schedule.adaptive and not schedule.clamp.min else None
     if one_shot is not None and one_shot.at < one_shot.expires_at:
         requested = [Decision(one_shot.at, Source.AI_ONESHOT)]
-        due = _add_requested(
-            schedule, progress, due, requested, until=until, calendars=calendars, is_ahead=False
-        )
+        due = _add_requested(schedule, due, requested, until=until, calendars=calendars)
     return due if due.more else replace(due, following=None)
 
 
@@ -243,10 +241,7 @@ def _due_with_hints(
                 requested.append(stands)
     if one_shot is not None and one_shot.at < one_shot.expires_at and not schedule.clamp.min:
         requested.append(Decision(one_shot.at, Source.AI_ONESHOT))
-    is_ahead = progress.cursor > now + max_early(schedule)  # because a user skipped occurrences
-    due = _add_requested(
-        schedule, progress, due, requested, until=until, calendars=calendars, is_ahead=is_ahead
-    )
+    due = _add_requested(schedule, due, requested, until=until, calendars=calendars)
     if schedule.clamp.min and due.last is not None and due.last in due.decisions and not due.more:
         # The last occurrence may be a requested one, from which the clamp counts. What the trigger has until
         # the interval hint expired is replaced by the hint.
@@ -288,13 +283,11 @@ def _first_instant(due: DueInstants) -> datetime | None:
 
 def _add_requested(
     schedule: Schedule,
-    progress: ScheduleProgress,
     due: DueInstants,
     requested: Sequence[Decision],
     *,
     until: datetime,
     calendars: Mapping[str, Calendar],
-    is_ahead: bool,
 ) -> DueInstants:
     """Add requested instants to the due ones; the first one that is not due may follow them."""
     found = {occurrence.at: occurrence for occurrence in due.occurrences}
@@ -304,8 +297,6 @@ def _add_requested(
     for decision in requested:
         at = decision.at
         if at is None or at in found or not schedule.window.contains(at):
-            continue
-        if at <= progress.cursor and at != progress.next_at and not is_ahead:
             continue
         if at <= until and (last is None or at <= last):
             found[at] = as_occurrence(schedule, at, calendars=calendars)

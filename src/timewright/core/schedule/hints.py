@@ -92,10 +92,6 @@ class Hints(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         is_used = self.one_shot is not None and self.one_shot.at <= until
         return replace(self, one_shot=None) if is_used else self
 
-    def after_run(self, *, now: datetime) -> Hints:
-        """Return the hints left after a run: without expired ones, and without a one-shot that is due."""
-        return self.unexpired(now=now).without_used(until=now)
-
 
 NO_HINTS = Hints()
 

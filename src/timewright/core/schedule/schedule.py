@@ -324,10 +324,6 @@ def apply_decision(schedule: Schedule, progress: ScheduleProgress, decision: Dec
         # not past the start of the pause: an edit may still plan an occurrence before it.
         passed = min(progress.next_at, decision.at or progress.next_at) - _MICROSECOND
         began = _pause_start(progress)
-        in_streak = progress.failures and not isinstance(schedule.cadence, Steady)
-        if began is not None and in_streak and schedule.align is Align.GRID:
-            # A resume ends the streak of failures: what the trigger has at that very instant is still open.
-            began -= _MICROSECOND
         cursor = max(cursor, min(passed, began or passed))
     return replace(
         progress,

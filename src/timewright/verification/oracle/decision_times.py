@@ -133,7 +133,9 @@ class DecisionTimes:
         if schedule.next_at is None or not is_decided or (schedule.wake_at or 0) <= now:
             return
         until = min(schedule.next_at, now + 1)
-        if schedule.next_at > self._latest_after(before, until=until, by=now):
+        # Behind what was skipped ahead by hand, a hint in force now may have decided, which is over by then.
+        latest = max(self._latest_after(since, until=until, by=now) for since in (before, min(before, now)))
+        if schedule.next_at > latest:
             yield before, schedule.next_at
 
     def stray_cursors(self) -> Iterator[int]:
