@@ -213,7 +213,7 @@ class Runs:
     def reset(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Reset the attempts of a parked run, so that it can start again."""
     def retry(self, run: str, *, reason: str = ..., dry_run: bool = ..., from_step: bool = ..., input: Mapping[str, Any] = ...) -> RunDetail:
-        """Retry a failed or cancelled run: the same run continues with a higher fence."""
+        """Retry a failed, parked or cancelled run: the same run continues with a higher fence."""
     def retry_failures(self, *, reason: str = ..., dry_run: bool = ..., schedule: str = ..., queue: str = ..., cause: str = ..., since: datetime | str | None = ...) -> RetriedFailures:
         """Retry the failed runs of a cause, a schedule or a queue, and reset the parked ones."""
     def wait(self, run: str, *, time_limit: timedelta | str = ...) -> RunDetail:
@@ -251,7 +251,7 @@ class Queues:
     def reset(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> ReportedRun:
         """Reset the attempts of a parked entry, so that it can start again."""
     def show(self, queue: str, *, limit: int = ..., cursor: str = ..., state: str | None = ...) -> QueueDetail:
-        """Show a queue: its policy, its counts, and its entries in the order they would start."""
+        """Show a queue: its policy, its counts, and its entries as they would start, parked ones last."""
 
 class Hints:
     def clear(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> HintStatus:
@@ -390,10 +390,10 @@ class Reminders:
         """Cancel a reminder; its history stays."""
     def list(self, *, limit: int = ..., cursor: str = ..., finished: bool = ...) -> ReminderList:
         """List reminders by name."""
-    def set(self, *, reason: str = ..., dry_run: bool = ..., text: str, at: datetime | str | None = ..., after: timedelta | str | None = ..., every: str = ..., cron: str = ..., zone: str = ..., name: str = ..., channel: str = ..., force: bool = ...) -> Reminder:
+    def set(self, *, reason: str = ..., dry_run: bool = ..., text: str, at: datetime | str | None = ..., after: timedelta | str | None = ..., every: str = ..., cron: str = ..., rrule: str = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., zone: str = ..., name: str = ..., channel: str = ..., force: bool = ...) -> Reminder:
         """Set a reminder; when it is due, a run has its text as the result."""
     def snooze(self, reminder: str, *, reason: str = ..., dry_run: bool = ..., after: timedelta | str = ...) -> SnoozedReminder:
-        """Repeat a reminder once after a delay, also a finished one; its other times stay."""
+        """Move a reminder that comes once; one that has come, or comes often, comes once more after the delay."""
 
 class Approvals:
     def approve(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
@@ -553,7 +553,7 @@ class AsyncRuns:
     async def reset(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> RunDetail:
         """Reset the attempts of a parked run, so that it can start again."""
     async def retry(self, run: str, *, reason: str = ..., dry_run: bool = ..., from_step: bool = ..., input: Mapping[str, Any] = ...) -> RunDetail:
-        """Retry a failed or cancelled run: the same run continues with a higher fence."""
+        """Retry a failed, parked or cancelled run: the same run continues with a higher fence."""
     async def retry_failures(self, *, reason: str = ..., dry_run: bool = ..., schedule: str = ..., queue: str = ..., cause: str = ..., since: datetime | str | None = ...) -> RetriedFailures:
         """Retry the failed runs of a cause, a schedule or a queue, and reset the parked ones."""
     async def wait(self, run: str, *, time_limit: timedelta | str = ...) -> RunDetail:
@@ -591,7 +591,7 @@ class AsyncQueues:
     async def reset(self, run: str, *, reason: str = ..., dry_run: bool = ...) -> ReportedRun:
         """Reset the attempts of a parked entry, so that it can start again."""
     async def show(self, queue: str, *, limit: int = ..., cursor: str = ..., state: str | None = ...) -> QueueDetail:
-        """Show a queue: its policy, its counts, and its entries in the order they would start."""
+        """Show a queue: its policy, its counts, and its entries as they would start, parked ones last."""
 
 class AsyncHints:
     async def clear(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> HintStatus:
@@ -730,10 +730,10 @@ class AsyncReminders:
         """Cancel a reminder; its history stays."""
     async def list(self, *, limit: int = ..., cursor: str = ..., finished: bool = ...) -> ReminderList:
         """List reminders by name."""
-    async def set(self, *, reason: str = ..., dry_run: bool = ..., text: str, at: datetime | str | None = ..., after: timedelta | str | None = ..., every: str = ..., cron: str = ..., zone: str = ..., name: str = ..., channel: str = ..., force: bool = ...) -> Reminder:
+    async def set(self, *, reason: str = ..., dry_run: bool = ..., text: str, at: datetime | str | None = ..., after: timedelta | str | None = ..., every: str = ..., cron: str = ..., rrule: str = ..., end_at: datetime | str | None = ..., max_runs: int | None = ..., zone: str = ..., name: str = ..., channel: str = ..., force: bool = ...) -> Reminder:
         """Set a reminder; when it is due, a run has its text as the result."""
     async def snooze(self, reminder: str, *, reason: str = ..., dry_run: bool = ..., after: timedelta | str = ...) -> SnoozedReminder:
-        """Repeat a reminder once after a delay, also a finished one; its other times stay."""
+        """Move a reminder that comes once; one that has come, or comes often, comes once more after the delay."""
 
 class AsyncApprovals:
     async def approve(self, schedule: str, *, reason: str = ..., dry_run: bool = ...) -> ScheduleDetail:
