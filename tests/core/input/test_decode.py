@@ -253,7 +253,9 @@ def test_a_base_above_the_cap_is_refused_wherever_it_is_written() -> None:
         assert (error.field, error.value) == (field, "'5m'")
         assert error.fix == "cap: 1h beside the base, or backoff: 5m for the same delay each time"
     assert "the cap, 1m" in error.message or "the cap, 2m" in error.message
-    assert made(preset="routine", backoff=long).retry.backoff.cap == DAY
+    assert made(preset="routine", backoff=long).retry.backoff == Exponential(
+        base=5 * MINUTE, cap=DAY, jitter=0.2
+    )
 
 
 @pytest.mark.parametrize(
