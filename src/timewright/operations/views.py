@@ -89,6 +89,8 @@ class ScheduleDetail(Struct, frozen=True, kw_only=True):
 class RunSummary(Struct, frozen=True, kw_only=True):
     """A run in a list; a queue entry has no schedule. `started_at` is the start of the last attempt.
 
+    `attempts` counts charged attempts, those that failed or timed out, since the last retry or reset: it is 0
+    after a success at once. `fence` counts every lease and never decreases.
     `progress` is how much of the work is done while it runs, from 0 to 1, as far as it reports that.
     """
 
@@ -138,7 +140,11 @@ class RunCharge(Struct, frozen=True, kw_only=True):
 
 
 class RunDetail(Struct, frozen=True, kw_only=True):
-    """A run with its idempotency key, the decision behind it, and every ended lease."""
+    """A run with its idempotency key, the decision behind it, and every ended lease as an attempt.
+
+    The `fence` tells attempts apart: `number` begins at 1 again after a retry or a reset, and does not rise
+    after an attempt that was not charged.
+    """
 
     run: RunSummary
     key: str
