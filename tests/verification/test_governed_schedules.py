@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -209,4 +209,40 @@ def test_a_hint_may_decide_behind_what_was_skipped_ahead_until_it_expires() -> N
     assert alarms(bench) == []
     bench.advance("10m")
     assert outcomes(bench) == [(at("12:05:00"), "by_hand"), (at("12:10:00"), "succeeded")]
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue", "allow"])
+@pytest.mark.parametrize("terms", [{"adaptive": True}, {"align": "now"}])
+def test_an_interval_counts_from_an_occurrence_that_jitter_admitted_early(
+    overlap: str, terms: dict[str, Any]
+) -> None:
+    """Dense seed 140000531: every pass of a late engine admitted the instant two minutes after itself."""
+    bench = Bench()
+    jitter = {"jitter": "3m", "jitter_side": "both"}
+    bench.call("schedule create", name="j", call="x", every="2m", overlap=overlap, **jitter, **terms)
+    bench.target.script("j", succeed(after="3h"))
+    if "adaptive" in terms:
+        bench.call("hint interval", schedule="j", interval="2m", ttl="45m", reason="as before")
+    bench.clock.advance("1m1s")
+    for _ in range(60):
+        bench.advance("1s")
+
+    planned = [run.planned_at for run in bench.runs("j")]
+    assert planned == [at("12:02:00"), at("12:04:00")]
+    assert alarms(bench) == []
+
+
+def test_an_instant_after_the_end_of_its_hint_is_not_admitted_before_that_end() -> None:
+    """Dense seed 140000531: jitter admitted an instant early that the end of the hint decides again."""
+    bench = Bench()
+    terms = {"jitter": "3m", "jitter_side": "both", "adaptive": True}
+    bench.call("schedule create", name="j", call="x", cron="*/3 * * * *", **terms)
+    bench.target.script("j", succeed(after="3h"))
+    bench.call("hint interval", schedule="j", interval="4m", ttl="5m30s", reason="less often")
+    bench.advance("5m")
+
+    assert bench.progress("j").wake_at == at("12:05:30")
+    bench.advance("25m")
+    planned = [run.planned_at for run in bench.runs("j")]
+    assert planned[:3] == [at("12:03:00"), at("12:06:00"), at("12:09:00")]
     assert alarms(bench) == []

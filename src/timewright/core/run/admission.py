@@ -334,11 +334,13 @@ def _decide_due(
         delay = SECOND if choice.carried is not None and not choice.runs else ZERO
         collapsed = collapse_skips(verdicts, decided=due.decided)
         return _carry_over(schedule, progress, due, collapsed, now=now, delay=delay)
-    progress = restart_interval(schedule, clear_pauses(progress), at=now)
+    # An occurrence that jitter admits early is decided as at its instant.
+    decided_at = max(now, due.last or now)
+    progress = restart_interval(schedule, clear_pauses(progress), at=decided_at)
     if due.following is not None and not has_used_max_runs(schedule, progress):
         decision = due.following
     else:
-        decision = plan_next(schedule, progress, now=now, calendars=calendars)
+        decision = plan_next(schedule, progress, now=decided_at, calendars=calendars)
     if any(skip.reason is Reason.EXCLUDED for skip in skips):
         decision = end_if_all_excluded(schedule, decision, calendars=calendars)
     idle = not in_flight.live and not in_flight.held and all(isinstance(verdict, Skip) for verdict in started)

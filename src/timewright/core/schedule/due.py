@@ -50,7 +50,10 @@ def find_due(
 
     `before_edit` includes displaced instants whose occurrence is not due yet.
     """
+    # At the expiry of a hint the schedule is decided again, so nothing after it is due early.
+    expiry = progress.hints.next_expiry() if schedule.adaptive else None
     horizon = now + max_early(schedule)
+    horizon = min(horizon, expiry) if expiry is not None and expiry > now else horizon
     if has_used_max_runs(schedule, progress):
         return DueInstants(())
     if not follows_trigger(schedule, progress, now=now):

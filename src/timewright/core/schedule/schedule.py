@@ -312,11 +312,13 @@ def apply_decision(schedule: Schedule, progress: ScheduleProgress, decision: Dec
     """Return the progress with a new decision. It wakes at the decided instant, or when a hint expires."""
     wake_at, cursor = decision.at, progress.cursor
     is_paused = decision.source is Source.PAUSED
-    if wake_at is not None and schedule.jitter_side is JitterSide.BOTH and not is_paused:
-        # No jitter at the end of a pause: waking before it would find the pause still active, repeatedly.
-        wake_at -= schedule.jitter
-    if wake_at is not None and schedule.adaptive and not is_paused:
-        wake_at = min(wake_at, progress.hints.next_expiry() or wake_at)
+    if wake_at is not None and not is_paused:
+        # Waking before the end of a pause or of a hint would find it still active, repeatedly.
+        expiry = progress.hints.next_expiry() if schedule.adaptive else None
+        if expiry is not None and expiry < wake_at:
+            wake_at = expiry
+        elif schedule.jitter_side is JitterSide.BOTH:
+            wake_at -= schedule.jitter
     # A minimum counts from the last occurrence, so the cursor stays there.
     is_passed = is_paused and progress.source is not Source.PAUSED and not schedule.clamp.min
     if is_passed and progress.next_at:

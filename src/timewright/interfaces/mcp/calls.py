@@ -171,7 +171,7 @@ def _tool_not_found(tool: str, context: OperationContext) -> NotFound:
     """Return the error for an unknown tool, or for one whose scope the caller lacks."""
     operation = operation_named(tool)
     if operation is None:
-        near = get_close_matches(tool[:64], [one.name for one in tools_for(context.caller)], n=1, cutoff=0.4)
+        near = get_close_matches(tool[:64], [one.name for one in tools_for(context.caller)], n=1, cutoff=0.6)
         return NotFound(
             f"unknown tool {tool[:64]!r}",
             field="name",
