@@ -246,3 +246,20 @@ def test_an_instant_after_the_end_of_its_hint_is_not_admitted_before_that_end() 
     planned = [run.planned_at for run in bench.runs("j")]
     assert planned[:3] == [at("12:03:00"), at("12:06:00"), at("12:09:00")]
     assert alarms(bench) == []
+
+
+@pytest.mark.parametrize("max_runs", [14, 20])
+def test_instants_after_the_last_allowed_run_of_a_reopened_backlog_need_no_row(max_runs: int) -> None:
+    """Dense seed 150000331: the last run that `max_runs` allowed lay before one that was admitted earlier."""
+    bench = Bench()
+    terms = {"preset": "desktop", "catch_up": "all", "overlap": "queue", "max_runs": max_runs}
+    bench.call("schedule create", name="j", call="x", every="1m", lease={"length": "1d"}, **terms)
+    bench.target.script("j", fail(), succeed(after="20m"), succeed())
+    bench.advance("2m")
+    bench.clock.advance("10m")
+    bench.advance("40m")
+
+    planned = [run.planned_at for run in sorted(bench.runs("j"), key=lambda run: run.created_at)]
+    assert len(planned) == max_runs
+    assert planned[-1] < max(planned)
+    assert alarms(bench) == []

@@ -693,6 +693,16 @@ def test_occurrences_due_before_a_failure_are_decided_before_its_cadence() -> No
     assert after.progress.next_at == at(8.5)
 
 
+def test_a_pass_dated_before_a_streak_leaves_the_trigger_what_comes_before_the_streak() -> None:
+    """Dense seed 150000136: a process was suspended between the clock and its transaction for an hour."""
+    made = schedule(cadence=Ladder(steps=(5 * MINUTE,)), catch_up=CatchUp.ALL, overlap=Overlap.ALLOW)
+    progress = replace(first_progress(made), failures=1, failing_since=at(4.5), last_finished_at=at(4.5))
+    late = pass_at(made, 1, progress=progress)
+    assert (verdict_rows(late), late.progress.next_at) == ([("fire", 1)], at(2))
+    after = pass_at(made, 6, progress=late.progress)
+    assert (verdict_rows(after), after.progress.next_at) == ([("fire", i) for i in (2, 3, 4)], at(9.5))
+
+
 # Jitter
 
 

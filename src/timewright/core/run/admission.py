@@ -161,7 +161,7 @@ def _admit_replaced(
     replaced = replaced_at(schedule, progress)
     verdicts: tuple[Verdict, ...] = ()
     if replaced is not None:
-        due = due_before(schedule, progress, until=min(replaced, now), calendars=calendars)
+        due = due_before(schedule, progress, replaced, until=now, calendars=calendars)
         if due.more or progress.source is not Source.PAUSED:
             return _admit_due(
                 schedule, progress, pauses=pauses, in_flight=in_flight, now=now, calendars=calendars

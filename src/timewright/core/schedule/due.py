@@ -59,7 +59,7 @@ def find_due(
     if not follows_trigger(schedule, progress, now=now):
         replaced = replaced_at(schedule, progress)
         if replaced is not None:
-            return due_before(schedule, progress, until=min(replaced, horizon), calendars=calendars)
+            return due_before(schedule, progress, replaced, until=horizon, calendars=calendars)
         hint, failed_at = progress.hints.interval, progress.failing_since
         if is_in_streak(schedule, progress) and hint is not None and failed_at is not None:
             steady = replace(progress, failures=0)
@@ -199,9 +199,18 @@ def replaced_at(schedule: Schedule, progress: ScheduleProgress) -> datetime | No
 
 
 def due_before(
-    schedule: Schedule, progress: ScheduleProgress, *, until: datetime, calendars: Mapping[str, Calendar]
+    schedule: Schedule,
+    progress: ScheduleProgress,
+    replaced: datetime,
+    *,
+    until: datetime,
+    calendars: Mapping[str, Calendar],
 ) -> DueInstants:
-    """Return the trigger's occurrences up to an instant from which something else decides."""
+    """Return the trigger's occurrences up to an instant from which something else decides.
+
+    A pass may be dated before that instant: then the trigger also decides what follows.
+    """
+    until = min(until, replaced)
     progress = replace(progress, failures=0)  # a cadence decides only from then on
     due = _due_by_trigger(schedule, progress, until=until, calendars=calendars)
     due = _add_displaced(schedule, progress, due, until=until, calendars=calendars)
@@ -209,7 +218,9 @@ def due_before(
     if one_shot is not None and one_shot.at < one_shot.expires_at:
         requested = [Decision(one_shot.at, Source.AI_ONESHOT)]
         due = _add_requested(schedule, due, requested, until=until, calendars=calendars)
-    return due if due.more else replace(due, following=None)
+    following = due.following.at if due.following is not None else None
+    is_before = following is not None and following <= replaced
+    return due if due.more or is_before else replace(due, following=None)
 
 
 def _due_with_hints(
@@ -267,7 +278,7 @@ def _add_before_hint(
     replaced = replaced_at(schedule, progress)
     if replaced is None:
         return due
-    before = due_before(schedule, progress, until=replaced, calendars=calendars)
+    before = due_before(schedule, progress, replaced, until=replaced, calendars=calendars)
     if before.more:
         return before
     return replace(

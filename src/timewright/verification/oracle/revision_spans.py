@@ -148,9 +148,13 @@ def history_starts_at(view: HistoryView, schedule: ScheduleRow) -> int:
 
 
 def _last_end(schedule: ScheduleRow, policy: SchedulePolicy, rows: list[RunRow]) -> int:
-    """Where the last revision ends: at the cursor, or at the last run if `max_runs` is reached."""
+    """Where the last revision ends: at the cursor, or at the last run if `max_runs` is reached.
+
+    The last one is that admitted last: a success may have opened instants before an earlier run.
+    """
     if policy.max_runs is not None and schedule.runs >= policy.max_runs:
-        return max((row.planned_at for row in rows if row.state != "skipped"), default=0)
+        admitted = [(row.created_at, row.planned_at) for row in rows if row.state != "skipped"]
+        return max(admitted, default=(0, 0))[1]
     return schedule.cursor
 
 
