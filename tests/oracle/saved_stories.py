@@ -245,4 +245,13 @@ SAVED: dict[str, tuple[dict[str, Any], list[tuple[bool, int]], list[tuple[list[R
             ([("edit", {"every": "3600s"})], "live", 300),
         ],
     ),
+    "a hint for one instant leaves the interval as it was decided before a success by hand (ruling 25)": (
+        {"preset": "adaptive", "every": "300s"},
+        [(True, 0), (False, 0), (False, 0), (True, 0)],
+        [
+            ([], "live", 1800),
+            ([("run", {})], "live", 60),
+            ([("once", {"at": 400, "ttl": 1800})], "live", 1800),
+        ],
+    ),
 }

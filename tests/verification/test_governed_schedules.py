@@ -263,3 +263,17 @@ def test_instants_after_the_last_allowed_run_of_a_reopened_backlog_need_no_row(m
     assert len(planned) == max_runs
     assert planned[-1] < max(planned)
     assert alarms(bench) == []
+
+
+def test_a_run_that_ends_when_a_pause_ends_leaves_the_end_of_the_pause() -> None:
+    """Story 530021014: the run decided the next time, and the pause stayed until then (ruling 2)."""
+    bench = Bench()
+    bench.call("schedule create", name="j", call="x", every="10m", align="now", adaptive=True)
+    bench.target.script("j", succeed(after="1m"), succeed())
+    bench.advance("10m")
+    bench.call("hint pause", schedule="j", until=at("12:11:00"))
+    bench.advance("5m")
+    assert outcomes(bench) == [(at("12:10:00"), "succeeded"), (at("12:11:00"), "succeeded")]
+    bench.call("hint interval", schedule="j", interval="30s", ttl="10m")
+    bench.advance("10m")
+    assert alarms(bench) == []

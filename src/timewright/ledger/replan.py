@@ -193,7 +193,7 @@ def _revise(
     if was_failing is not is_failing:
         kind = AdjustmentKind.FAILING if is_failing else AdjustmentKind.RECOVERED
         tx.add_adjustments([by.adjustment(record, kind, now=now, cursor=progress.cursor)])
-    elif (cursor := progress.replaced_after) is not None:
+    elif (cursor := progress.replaced_after) is not None and cursor < progress.cursor:
         # What is still open after a streak is the new plan's; a streak since then ends and begins again.
         kinds = [AdjustmentKind.RECOVERED] * (1 + is_failing) + [AdjustmentKind.FAILING] * is_failing
         tx.add_adjustments([by.adjustment(record, kind, now=now, cursor=cursor) for kind in kinds])

@@ -89,6 +89,7 @@ def progress_when_revised(
         # A limit carries over an instant that a hint decided.
         return progress
     if is_in_streak(schedule, progress) and not counts_from_last_start(schedule):
+        # From here on the cadence replaces instants of the new plan.
         progress = replace(progress, replaced_after=progress.cursor)
     progress = _plan_from(schedule, progress, calendars, now=looks_from)
     return finish_if_nothing_left(schedule, progress, in_flight=record.in_flight)
@@ -228,12 +229,12 @@ def progress_with_hint(
     prolongs_pause = isinstance(request, PauseHint) and progress.paused_until is not None
     if progress.state is not ScheduleState.ACTIVE and not prolongs_pause:
         return progress
-    # A new interval counts from now; a one-shot hint leaves the interval of the trigger as it is.
+    current = Decision(progress.next_at, progress.source or Source.MANUAL, progress.trail)
+    # A new interval counts from now; a one-shot hint leaves the interval of the trigger as it was decided.
     keeps_base = isinstance(request, OneShotHint) and progress.hints.unexpired(now=now).interval is None
-    base = last_base(schedule, progress) if keeps_base else None
+    base = last_base(schedule, count_to(schedule, progress, current)) if keeps_base else None
     proposal = plan_next(schedule, progress, now=now, base=base, calendars=calendars.for_schedule(schedule))
     if not isinstance(request, PauseHint):
-        current = Decision(progress.next_at, progress.source or proposal.source, progress.trail)
         proposal = pull_forward(current, proposal)
     return apply_decision(schedule, progress, proposal)
 

@@ -12,7 +12,7 @@ from timewright.core.policies.backoff import Steady
 from timewright.core.recurrence.triggers import After, Manual
 from timewright.core.run.replaced import at_reopened, has_reopened, reopen_replaced
 from timewright.core.run.run import Reason, Run, RunState
-from timewright.core.schedule.decision import Decision
+from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.due import replaced_at
 from timewright.core.schedule.governor import (
     NO_CALENDARS,
@@ -125,6 +125,9 @@ def _decide_at_settle(
     """
     follows_end = isinstance(schedule.trigger, After)
     if run.dedupe_scope and not (follows_end and after.next_at is None):
+        return None
+    if after.source is Source.PAUSED and after.next_at is not None and after.next_at <= now:
+        # The pause is over, and the next admission decides at its end.
         return None
     is_replaced = run.state is RunState.CANCELLED and run.reason == Reason.REPLACED
     if is_replaced and after.next_at is not None and not follows_end:
