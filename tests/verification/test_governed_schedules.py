@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -229,6 +231,20 @@ def test_an_interval_counts_from_an_occurrence_that_jitter_admitted_early(
 
     planned = [run.planned_at for run in bench.runs("j")]
     assert planned == [at("12:02:00"), at("12:04:00")]
+    assert alarms(bench) == []
+
+
+def test_a_minimum_counts_from_an_occurrence_that_jitter_admitted_early() -> None:
+    """Dense seed 150000218: occurrences two minutes apart under a minimum of five."""
+    bench = Bench()
+    terms = {"jitter": "3m", "jitter_side": "both", "adaptive": True, "clamp": {"min": "5m"}}
+    bench.call("schedule create", name="j", call="x", every="2m", **terms)
+    later = (bench.now + timedelta(minutes=50)).isoformat()
+    bench.call("hint once", schedule="j", at=later, ttl="1h", reason="then too")
+    bench.advance("18m")
+
+    planned = [run.planned_at for run in bench.runs("j") if run.reason != "clamped"]
+    assert min(after - before for before, after in pairwise(planned)) == timedelta(minutes=5)
     assert alarms(bench) == []
 
 

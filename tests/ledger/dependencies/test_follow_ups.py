@@ -212,6 +212,23 @@ def test_calendar_window_and_max_runs_apply_to_followers(bench: LedgerHarness) -
     assert bench.progress(late).next_at is None
 
 
+def test_an_end_after_the_last_allowed_run_is_closed_when_it_is_due(bench: LedgerHarness) -> None:
+    """Dense seed 150000145: the last run ended before it, and nothing woke the schedule any more."""
+    load, report = pair(bench, delay=10 * MINUTE, max_runs=1)
+    ends(bench, load)
+    bench.move_to(5)
+    ends(bench, load)
+    bench.move_to(10)
+    bench.admit()
+    (leased,) = bench.lease()
+    bench.settle(leased)
+    assert bench.progress(report).wake_at == at(15)
+    bench.move_to(15)
+    bench.admit()
+    assert bench.outcomes_of(report) == [(10, "succeeded")]
+    assert open_ends(bench, report) == 0
+
+
 def test_a_run_that_is_tried_again_and_fails_again_makes_no_second_occurrence(bench: LedgerHarness) -> None:
     load, report = pair(bench, "failure", overlap=Overlap.ALLOW)
     failed = ends(bench, load, BAD)

@@ -197,7 +197,8 @@ def baseline(
 ) -> Decision:
     """Return the decision of the trigger and the failure ladder alone, without hints and clamps."""
     source = baseline_source(schedule.trigger)
-    if has_used_max_runs(schedule, progress):
+    # An end of another schedule's run is closed when it is due, also after the last run that follows one.
+    if source is not Source.BASELINE_AFTER and has_used_max_runs(schedule, progress):
         return Decision(None, source)
     decision = Decision(_baseline_at(schedule, progress, now=now, base=base, calendars=calendars), source)
     return _apply_window(_apply_ladder(decision, schedule, progress), schedule)
