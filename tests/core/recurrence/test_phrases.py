@@ -63,12 +63,16 @@ def test_text_after_the_word_after_still_names_a_schedule() -> None:
 
 
 def test_the_function_every_reads_phrases_too() -> None:
-    assert every("5m") == Every(timedelta(minutes=5))
+    assert every("5m") == every(minutes=5) == Every(timedelta(minutes=5))
     assert every("weekday at 9am Europe/Berlin") == WEEKDAYS
     assert every("2 weeks on mon at 09:00 UTC").describe() == "every 2 weeks on Monday at 09:00, UTC"
     assert isinstance(every("day at 9:15 and 17:30"), AnyOf)
     with pytest.raises(InvalidInput, match="calendar"):
         every("day except holidays")
+    with pytest.raises(InvalidInput, match="two intervals, 5m and 1h"):
+        every("5m", hours=1)
+    with pytest.raises(InvalidInput):
+        every()
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,16 @@ def test_schedules_of_different_zones_come_in_order_of_time_then_name(harness: O
     assert [row["planned_at"] for row in asked] == [row["planned_at"] for row in rows]
 
 
+def test_a_frequent_schedule_hides_no_other_with_a_number_of_occurrences_each(
+    harness: OperationsHarness,
+) -> None:
+    create(harness, "often", every="1s")
+    create(harness, "daily", cron="0 13 * * *")
+    assert set(names(coming(harness))) == {"often"}
+    assert names(coming(harness, each=2)) == ["often", "often", "daily"]
+    assert harness.ask("schedule upcoming", {"each": 2})["more"]
+
+
 def test_the_local_time_follows_a_clock_change_in_the_window() -> None:
     harness = OperationsHarness(start=datetime(2026, 3, 28, 12, tzinfo=UTC))
     create(harness, "daily", cron="30 9 * * *", zone="Europe/Berlin")

@@ -258,8 +258,38 @@ _ANCHORED = (Every, Rrule)
 def every(interval: timedelta, anchor: datetime | None = None) -> Every: ...
 @overload
 def every(interval: str, anchor: datetime | None = None) -> Every | Cron | Rrule | AnyOf: ...
-def every(interval: str | timedelta, anchor: datetime | None = None) -> Every | Cron | Rrule | AnyOf:
-    """Build a trigger from an interval or a phrase: `every("5m")`, `every("weekday at 9am UTC")`."""
+@overload
+def every(
+    *,
+    anchor: datetime | None = None,
+    weeks: float = ...,
+    days: float = ...,
+    hours: float = ...,
+    minutes: float = ...,
+    seconds: float = ...,
+) -> Every: ...
+def every(
+    interval: str | timedelta | None = None,
+    anchor: datetime | None = None,
+    *,
+    weeks: float = 0,
+    days: float = 0,
+    hours: float = 0,
+    minutes: float = 0,
+    seconds: float = 0,
+) -> Every | Cron | Rrule | AnyOf:
+    """Build a trigger: `every("5m")`, `every(minutes=5)`, or a phrase: `every("friday at 9am")`."""
+    parts = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
+    if interval is None:
+        interval = parts
+    elif parts:
+        raise InvalidInput(
+            f"every has two intervals, {interval} and {format_duration(parts)}",
+            field="every",
+            value=str(interval),
+            rule="text, a timedelta, or numbers of units",
+            fix='every("1h30m") or every(hours=1, minutes=30)',
+        )
     try:
         return Every(as_duration(interval, field="every"), anchor)
     except InvalidDuration:
@@ -276,8 +306,8 @@ def every(interval: str | timedelta, anchor: datetime | None = None) -> Every | 
             rule="a calendar belongs to a schedule, not to its trigger",
             fix="calendar='except holidays' beside the trigger",
         )
-    parts = tuple(_build(spec, anchor) for spec in found.triggers)
-    return parts[0] if len(parts) == 1 else AnyOf(parts)
+    triggers = tuple(_build(spec, anchor) for spec in found.triggers)
+    return triggers[0] if len(triggers) == 1 else AnyOf(triggers)
 
 
 def _build(spec: TriggerSpec, anchor: datetime | None) -> Every | Cron | Rrule:

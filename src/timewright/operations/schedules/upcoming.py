@@ -39,12 +39,16 @@ PAGE_SCHEDULES = 100
 
 
 class GetUpcoming(OperationRequest, frozen=True, kw_only=True):
-    """Until when (24 hours ahead by default), which schedules, and in which zone times are shown."""
+    """Until when (24 hours ahead by default), which schedules, and in which zone times are shown.
+
+    With `each`, at most this many occurrences of one schedule, so that a frequent one does not hide the others.
+    """
 
     until: datetime | None = None
     tag: str | None = None
     group: str | None = None
     zone: str | None = None
+    each: Annotated[int, Meta(ge=1, le=MAX_LIMIT)] | None = None
     limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT)] = 50
 
 
@@ -119,6 +123,7 @@ def show_upcoming(context: OperationContext, tx: Transaction, request: GetUpcomi
         namespace=context.namespace,
         until=until,
         limit=request.limit,
+        limit_each=request.each or MAX_LIMIT,
         tag=request.tag,
         group=request.group,
     )
