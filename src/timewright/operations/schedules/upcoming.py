@@ -41,7 +41,7 @@ PAGE_SCHEDULES = 100
 class GetUpcoming(OperationRequest, frozen=True, kw_only=True):
     """Until when (24 hours ahead by default), which schedules, and in which zone times are shown.
 
-    With `each`, at most this many occurrences of one schedule, so that a frequent one does not hide the others.
+    With `each`, at most this many occurrences of one schedule: a frequent one does not hide the others.
     """
 
     until: datetime | None = None
