@@ -276,5 +276,5 @@ def test_upcoming_occurrences_fit_80_columns_and_are_in_the_zone_that_is_asked_f
         "2026-03-11 12:00  in 15 h  nightly-report  the auditors read this",
     ]
     few = invoke(harness, "upcoming", "--limit", "2", width=80)
-    assert few.lines[-1] == "more follows: use a larger --limit, or --tag or --group"
+    assert few.lines[-1] == "more follows: use a larger --limit, --each 1, --tag or --group"
     assert invoke(harness, "upcoming", "--tag", "none").out.startswith("nothing is planned until ")

@@ -170,7 +170,7 @@ def upcoming_page(answer: JsonObject, screen: Screen) -> list[str]:
     if answer["zone"]:
         screen = replace(screen, zone=load_zone(answer["zone"]))
     until = f"until {format_value(answer['until'], screen)}"
-    hint = "more follows: use a larger --limit, --each 1 for one line per schedule, --tag or --group"
+    hint = "more follows: use a larger --limit, --each 1, --tag or --group"
     more = wrap(screen, hint) if answer["more"] else []
     if not answer["occurrences"]:
         return more or wrap(screen, f"nothing is planned {until}")
