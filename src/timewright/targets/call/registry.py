@@ -140,8 +140,12 @@ class FunctionRegistry:
         isolation: Isolation = "inherit",
         entry_point: str = "",
         args: dict[str, Any] | None = None,
+        args_later: bool = False,
     ) -> RegisteredFunction:
-        """Register a function. Refuses a name that is taken, and `args` that do not fit the function."""
+        """Register a function. Refuses a name that is taken, and `args` that do not fit the function.
+
+        With `args_later`, a payload may bring the arguments that are missing.
+        """
         named = check_name(name if name is not None else getattr(function, "__name__", ""), field="name")
         known = self._functions.get(named)
         if (
@@ -168,7 +172,7 @@ class FunctionRegistry:
             around=self.around,
         )
         if args is not None:
-            _check_fit(registered, args, field="args")
+            _check_fit(registered, args, field="args", more_later=args_later)
         self._functions[named] = registered
         self.version += 1
         return registered
@@ -251,16 +255,39 @@ class FunctionRegistry:
 
 
 def check_call(registry: FunctionRegistry, target: Call, *, args_later: bool = False) -> None:
-    """Refuse a call of an unknown function, or with arguments that do not fit it."""
+    """Refuse a call of an unknown function, or with arguments that do not fit it.
+
+    With `args_later`, arguments may be missing.
+    """
     registered = registry.resolve(target.name)
-    if not args_later:
-        _check_fit(registered, target.args, field="target.args")
+    _check_fit(registered, target.args, field="target.args", more_later=args_later)
     if "process" in (target.isolation, registered.isolation):
         registry.import_reference(registered)
 
 
-def _check_fit(registered: RegisteredFunction, args: dict[str, Any], *, field: str) -> None:
-    why = registered.signature.mismatch(args)
+def check_call_payload(registry: FunctionRegistry, target: Call, payload: Any) -> None:
+    """Refuse the payload of a manual run if the function would not receive it, or still needs arguments."""
+    registered = registry.resolve(target.name)
+    signature = registered.signature
+    args = signature.with_payload(target.args, payload)
+    why = signature.payload_mismatch(payload) or signature.mismatch(args)
+    if why:
+        named = ", ".join(f'"{name}": …' for name in sorted(signature.parameters)[:5])
+        raise InvalidInput(
+            f"the payload does not fit {registered.name!r}: {why}",
+            field="payload",
+            value=show_value(payload),
+            rule="the fields of the payload are arguments of the function",
+            fix=f"payload: {{{named}}}"
+            if named
+            else "give the function a first parameter `context`, and read context.payload",
+        )
+
+
+def _check_fit(
+    registered: RegisteredFunction, args: dict[str, Any], *, field: str, more_later: bool = False
+) -> None:
+    why = registered.signature.mismatch(args, more_later=more_later)
     if why:
         raise InvalidInput(
             f"{field} do not fit {registered.name!r}: {why}",

@@ -23,12 +23,26 @@ class FunctionSignature(Struct, frozen=True, kw_only=True):
     required: frozenset[str] = frozenset()
     accepts_any: bool = False
 
-    def mismatch(self, args: dict[str, Any]) -> str:
-        """Explain why these arguments do not fit; "" if they do."""
+    def with_payload(self, args: dict[str, Any], payload: Any) -> dict[str, Any]:
+        """The arguments of a run: fields of its payload that are parameters replace those of the schedule."""
+        if not isinstance(payload, dict):
+            return args
+        return args | {name: payload[name] for name in payload if self.accepts_any or name in self.parameters}
+
+    def payload_mismatch(self, payload: Any) -> str:
+        """Explain why a payload cannot reach the function, as arguments or in the context; "" if it can."""
+        if payload is None or self.takes_context:
+            return ""
+        if not isinstance(payload, dict):
+            return "only a JSON object can become arguments"
+        return self.mismatch(payload, more_later=True)
+
+    def mismatch(self, args: dict[str, Any], *, more_later: bool = False) -> str:
+        """Explain why these arguments do not fit; "" if they do. With `more_later`, some may be missing."""
         if self.required <= args.keys() <= self.parameters:
             return ""
         unknown = sorted(set(args) - self.parameters) if not self.accepts_any else []
-        missing = sorted(self.required - set(args))
+        missing = sorted(self.required - set(args)) if not more_later else []
         if unknown:
             near = get_close_matches(unknown[0], self.parameters, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
