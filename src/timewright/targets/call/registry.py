@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from timewright.core.input.input_errors import check_name, input_error, show_value
 from timewright.core.target import Call, Isolation
-from timewright.errors import Conflict, InvalidInput, NotFound, TimewrightError
+from timewright.errors import Conflict, NotFound, TimewrightError
 from timewright.targets.call.signature import FunctionSignature, is_async, read_signature
 from timewright.targets.context import Context
 
@@ -172,7 +172,7 @@ class FunctionRegistry:
             around=self.around,
         )
         if args is not None:
-            _check_fit(registered, args, field="args", more_later=args_later)
+            registered.signature.check_args(named, args, field="args", more_later=args_later)
         self._functions[named] = registered
         self.version += 1
         return registered
@@ -260,42 +260,14 @@ def check_call(registry: FunctionRegistry, target: Call, *, args_later: bool = F
     With `args_later`, arguments may be missing.
     """
     registered = registry.resolve(target.name)
-    _check_fit(registered, target.args, field="target.args", more_later=args_later)
+    registered.signature.check_args(target.name, target.args, field="target.args", more_later=args_later)
     if "process" in (target.isolation, registered.isolation):
         registry.import_reference(registered)
 
 
 def check_call_payload(registry: FunctionRegistry, target: Call, payload: Any) -> None:
     """Refuse the payload of a manual run if the function would not receive it, or still needs arguments."""
-    registered = registry.resolve(target.name)
-    signature = registered.signature
-    args = signature.with_payload(target.args, payload)
-    why = signature.payload_mismatch(payload) or signature.mismatch(args)
-    if why:
-        named = ", ".join(f'"{name}": …' for name in sorted(signature.parameters)[:5])
-        raise InvalidInput(
-            f"the payload does not fit {registered.name!r}: {why}",
-            field="payload",
-            value=show_value(payload),
-            rule="the fields of the payload are arguments of the function",
-            fix=f"payload: {{{named}}}"
-            if named
-            else "give the function a first parameter `context`, and read context.payload",
-        )
-
-
-def _check_fit(
-    registered: RegisteredFunction, args: dict[str, Any], *, field: str, more_later: bool = False
-) -> None:
-    why = registered.signature.mismatch(args, more_later=more_later)
-    if why:
-        raise InvalidInput(
-            f"{field} do not fit {registered.name!r}: {why}",
-            field=field,
-            value=", ".join(sorted(args))[:64],
-            rule="the arguments must match the parameters of the function",
-            fix=f"args: {{{', '.join(sorted(registered.signature.parameters))}}}",
-        )
+    registry.resolve(target.name).signature.check_payload(target.name, target.args, payload)
 
 
 def _is_same_definition(before: Callable[..., Any], now: Callable[..., Any]) -> bool:

@@ -9,7 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from timewright.core.input.input_errors import input_error
+from timewright.core.input.input_errors import input_error, show_value
+from timewright.errors import InvalidInput
 from timewright.targets.context import Context
 
 _CONTEXT_NAMES = frozenset({"context", "ctx"})
@@ -53,6 +54,33 @@ class FunctionSignature(Struct, frozen=True, kw_only=True):
             named = ", ".join(map(repr, missing[:5]))
             return f"it needs {named}; name the first parameter `context` to receive the run's context"
         return ""
+
+    def check_args(self, name: str, args: dict[str, Any], *, field: str, more_later: bool = False) -> None:
+        """Refuse arguments that do not fit the function `name`. With `more_later`, some may be missing."""
+        why = self.mismatch(args, more_later=more_later)
+        if why:
+            raise InvalidInput(
+                f"{field} do not fit {name!r}: {why}",
+                field=field,
+                value=", ".join(sorted(args))[:64],
+                rule="the arguments must match the parameters of the function",
+                fix=f"args: {{{', '.join(sorted(self.parameters))}}}",
+            )
+
+    def check_payload(self, name: str, args: dict[str, Any], payload: Any) -> None:
+        """Refuse a payload that the function `name` would not receive, or that leaves out arguments."""
+        why = self.payload_mismatch(payload) or self.mismatch(self.with_payload(args, payload))
+        if why:
+            named = ", ".join(f'"{parameter}": …' for parameter in sorted(self.parameters)[:5])
+            raise InvalidInput(
+                f"the payload does not fit {name!r}: {why}",
+                field="payload",
+                value=show_value(payload),
+                rule="the fields of the payload are arguments of the function",
+                fix=f"payload: {{{named}}}"
+                if named
+                else "give the function a first parameter `context`, and read context.payload",
+            )
 
 
 def read_signature(function: Callable[..., Any]) -> FunctionSignature:
