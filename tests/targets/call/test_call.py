@@ -401,7 +401,7 @@ def test_a_function_with_the_context_may_get_any_payload(target: CallTarget) -> 
         assert isinstance(outcome_of(target, call("tell"), payload=payload), Succeeded)
 
 
-def test_what_a_workflow_step_carries_never_becomes_an_argument(target: CallTarget) -> None:
+def test_the_context_of_a_workflow_step_never_becomes_an_argument(target: CallTarget) -> None:
     step = {"workflow": "orders", "step": "add", "b": 40}
     assert outcome_of(target, call("add", a=1), payload=step, schedule_id="") == Succeeded(result=2)
 
