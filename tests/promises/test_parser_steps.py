@@ -191,7 +191,7 @@ PARSERS: dict[str, Text | Data] = {
         lambda read: lambda text: read(text, lambda item: item.value),
         max_inflations=40,
     ),
-    "core.definitions.file:read_definitions": Text(
+    "core.definitions:read_definitions": Text(
         ("schedules:\n  - {name: report, every: 1h, note: hello}\n",),
         lambda read: lambda text: read(text, name="ops.yaml"),
         shapes=(
@@ -390,10 +390,10 @@ PARSERS: dict[str, Text | Data] = {
         ("120", "Wed, 21 Oct 2026 07:28:00 GMT"), lambda parse: lambda text: parse(text, now=NOW), limit=64
     ),
     # Calendars
-    "core.calendars.occurrences:parse_rule_phrase": Text(
+    "core.calendars:parse_rule_phrase": Text(
         ("except holidays, quiet days",), lambda parse: lambda text: parse(text, "calendar"), limit=1_024
     ),
-    "core.calendars.occurrences:parse_hours_phrase": Text(
+    "core.calendars:parse_hours_phrase": Text(
         ("mon-fri, sun 09:00 - 17:00",), lambda parse: lambda text: parse(text, "hours"), limit=200
     ),
     "operations.calendars.sources:read_ical": Text(
