@@ -230,7 +230,7 @@ def _two_readings(part: parts.Ambiguous, plan: Plan) -> tuple[int, str]:
 
 def _one_unit(units: list[tuple[int, str]]) -> tuple[int, str] | None:
     """Return the calendar unit of a phrase; of `every day of the month` it is the day."""
-    found = sorted(set(units), key=lambda one: UNIT_ORDER.index(one[1]))
+    found = sorted(set(units), key=lambda one: (UNIT_ORDER.index(one[1]), one[0]))
     if len(found) > 1 and any(count > 1 for count, _ in found):
         shown = " and ".join(
             f"every {count} {unit}s" if count > 1 else f"every {unit}" for count, unit in found
