@@ -24,7 +24,7 @@ from tests.promises.parser_steps import MAX_STEPS, CountedText, count_steps
 from timewright.core.input.decode import decode_schedule
 from timewright.core.moments import EPOCH
 from timewright.core.policies.policies import QueuePolicy
-from timewright.core.workflow.spec import FormField
+from timewright.core.workflow import FormField
 from timewright.errors import InvalidInput
 from timewright.interfaces.cli.fields import OptionField
 from timewright.interfaces.http.routing import routes_of
@@ -420,8 +420,8 @@ PARSERS: dict[str, Text | Data] = {
     "core.workflow.grammar:parse_condition": Text(CONDITIONS, limit=500),
     "core.workflow.step_input:parse_template": Text(("run.planned_at", *CONDITIONS), limit=500),
     "core.workflow.step_input:parse_reference": Text(('steps.fetch.result["a b"][0].c',), limit=500),
-    "core.workflow.spec:parse_match": Text(('event.region == "eu" and event.count > 1',), limit=500),
-    "core.workflow.spec:expand_wait": Data(
+    "core.workflow:parse_match": Text(('event.region == "eu" and event.count > 1',), limit=500),
+    "core.workflow:expand_wait": Data(
         (
             lambda n: {"wait": {"answer": {"form": {key(i): "boolean" for i in range(n)}}}},
             lambda n: {"wait": {"answer": {"form": {"a": [key(i) for i in range(n)]}}}},

@@ -14,9 +14,7 @@ from timewright.core.input.scalars import check_size
 from timewright.core.input.struct_decoder import read_value, type_info
 from timewright.core.moments import ZERO, check_duration, format_duration
 from timewright.core.target import DATA_FIELDS, AnyTarget, Http, Note, Workflow
-from timewright.core.workflow.expression import ValuePath, iter_paths
-from timewright.core.workflow.grammar import parse_condition, parse_path
-from timewright.core.workflow.spec import (
+from timewright.core.workflow import (
     DEFAULT_KEY,
     FAIL,
     MAX_EDGES,
@@ -35,6 +33,8 @@ from timewright.core.workflow.spec import (
     layers,
     parse_match,
 )
+from timewright.core.workflow.expression import ValuePath, iter_paths
+from timewright.core.workflow.grammar import parse_condition, parse_path
 from timewright.core.workflow.step_input import (
     may_have_templates,
     parse_reference,

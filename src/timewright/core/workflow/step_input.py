@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from timewright.core.input.input_errors import join_path
 from timewright.core.target import DATA_FIELDS, SECRET_PREFIX, AnyTarget, Http, Note, Shell
+from timewright.core.workflow import DEFAULT_KEY, REFERENCE_KEY, Step, WorkflowSpec, is_reference, iter_leaves
 from timewright.core.workflow.expression import (
     MISSING,
     ROOTS,
@@ -26,14 +27,6 @@ from timewright.core.workflow.expression import (
     resolve_path,
 )
 from timewright.core.workflow.grammar import parse_condition, parse_path
-from timewright.core.workflow.spec import (
-    DEFAULT_KEY,
-    REFERENCE_KEY,
-    Step,
-    WorkflowSpec,
-    is_reference,
-    iter_leaves,
-)
 from timewright.errors import InvalidWorkflow
 
 # A command reads its input from the environment, as JSON; Linux limits one variable to 128 KiB.
