@@ -11,8 +11,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from timewright.core.input.decode import check_name, decode_changes, decode_schedule, describe_phrase
-from timewright.core.input.input_errors import missing_field
+from timewright.core.input.decode import decode_changes, decode_schedule, describe_phrase
+from timewright.core.input.input_errors import check_name, missing_field
 from timewright.core.input.struct_decoder import canonical_fields
 from timewright.core.recurrence.triggers import zone_of
 from timewright.core.schedule.likely_mistakes import check_new_schedule, likely_mistakes
