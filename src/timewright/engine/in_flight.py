@@ -49,6 +49,7 @@ class InFlightRun(Struct, gc=False):
     lease_length_s: float
     fence_margin_s: float
     give_up_at: float = math.inf
+    is_overdue: bool = False
     work: RunHandle | None = None
     is_started: bool = False
     work_started_at: float = 0.0
