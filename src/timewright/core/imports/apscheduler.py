@@ -73,18 +73,8 @@ def _entry(job: Mapping[str, Any], place: str, options: ImportOptions) -> Entry:
         entry.lose_pause("paused", True)
     if job.get("executor") not in (None, "default", "threadpool"):
         entry.lost("executor", job["executor"], "set isolation of the function: thread, loop or process")
-    known = (
-        "id",
-        "name",
-        "function",
-        "args",
-        "kwargs",
-        "trigger",
-        "misfire_grace_time",
-        "coalesce",
-        "executor",
-    )
-    entry.lose_unknown(job, (*known, "max_instances", "paused", "jitter", "metadata"))
+    known = ("id", "name", "function", "args", "kwargs", "trigger", "misfire_grace_time", "coalesce")
+    entry.lose_unknown(job, (*known, "executor", "max_instances", "paused", "jitter", "metadata"))
     return entry
 
 
