@@ -129,7 +129,7 @@ def _weekday(text: str) -> str:
         first = 0 if match[1] == "*" else _day_number(match[1])
         last = 6 if match[1] == "*" else _day_number(match[2] or match[1])
         days += range(first, last + 1, int(match[3] or 1))
-    return "*" if len(set(days)) == 7 else weekday_names(days, monday=0)
+    return weekday_names(days)
 
 
 def _day_number(text: str) -> int:
