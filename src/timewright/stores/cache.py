@@ -38,8 +38,9 @@ class ProbeMemory(Struct, frozen=True):
     """Where the next probe for pending work may begin, and how far the past before that was searched.
 
     Handled rows leave dead index entries, which PostgreSQL keeps while any session may still see them. A
-    probe that passes all of them takes ever longer; then probes begin at the first rows that the last one
-    found, and the past is searched in slices, from the newest to the oldest.
+    probe that passes all of them takes ever longer, so probes before `search_at` begin at the first rows that
+    the last one found. If complete probes are slow (`is_partial`), the past is searched in slices, from the
+    newest to the oldest.
     """
 
     since: int = 0
