@@ -38,9 +38,14 @@ LONG_COMMANDS = {
     "soak": "benchmarks.soak",
 }
 # What checks the dashboard's scripts and the MCP server; nothing of it is shipped.
-NODE_TOOLS = ("typescript@7.0.2", "prettier@3.10.1", "@modelcontextprotocol/conformance@0.2.0-alpha.12")
-NODE_PROGRAMS = ("tsc", "prettier", "conformance")
-MISSING_NODE = "the checks of the dashboard's scripts and the MCP conformance suite (no npm: apt install npm)"
+NODE_TOOLS = (
+    "typescript@7.0.2",
+    "prettier@3.10.1",
+    "@modelcontextprotocol/conformance@0.2.0-alpha.12",
+    "@modelcontextprotocol/inspector@2.12.0",
+)
+NODE_PROGRAMS = ("tsc", "prettier", "conformance", "mcp-inspector")
+MISSING_NODE = "the dashboard's scripts, the MCP conformance suite and Inspector (no npm: apt install npm)"
 SCRIPTS = "src/timewright/interfaces/dashboard"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 RESOLVE = ["pip", "compile", "--universal", "--python-version", "3.11", "--all-extras", "--quiet"]

@@ -90,8 +90,7 @@ def errors_page() -> str:
 
 def facts_page() -> str:
     """Every fact with what happened and what it carries."""
-    found = [fact for fact in vars(facts).values() if _is_fact(fact)]
-    rows = [(code(title(fact)), first(fact), _carried(fact)) for fact in found]
+    rows = [(code(name), first(fact), _carried(fact)) for name, fact in facts.FACT_KINDS.items()]
     return _page("facts", table("fact", "happened", "carries", rows=rows))
 
 
@@ -300,10 +299,6 @@ def _error_tree(error: Any, depth: int = 0) -> Iterator[tuple[int, Any]]:
     for child in vars(errors).values():
         if inspect.isclass(child) and child.__bases__ == (error,):
             yield from _error_tree(child, depth + 1)
-
-
-def _is_fact(fact: object) -> bool:
-    return inspect.isclass(fact) and issubclass(fact, facts.Fact) and fact is not facts.Fact
 
 
 def _carried(fact: type[Struct]) -> str:

@@ -18,144 +18,113 @@ class Fact(Struct, frozen=True, kw_only=True, tag_field="fact", tag=_kebab, gc=F
     namespace: str = "default"
 
 
-class RunAdmitted(Fact, frozen=True, kw_only=True):
-    """An occurrence became a run."""
+class RunFact(Fact, frozen=True, kw_only=True):
+    """Base class: something that happened to a run."""
 
     run_id: str
     schedule_id: str
+    queue: str = ""
+
+
+class RunAdmitted(RunFact, frozen=True, kw_only=True):
+    """An occurrence became a run."""
+
     planned_at: datetime
     fire_at: datetime
     source: str
     held: bool = False
-    queue: str = ""
 
 
-class RunSkipped(Fact, frozen=True, kw_only=True):
+class RunSkipped(RunFact, frozen=True, kw_only=True):
     """An occurrence was skipped, for the given reason."""
 
-    run_id: str
-    schedule_id: str
     planned_at: datetime
     reason: str
-    queue: str = ""
 
 
-class OccurrencesDropped(Fact, frozen=True, kw_only=True):
+class OccurrencesDropped(RunFact, frozen=True, kw_only=True):
     """Many occurrences were skipped and are counted in one row."""
 
-    run_id: str
-    schedule_id: str
     planned_at: datetime
     last_of: datetime
     count: int
     reason: str
-    queue: str = ""
 
 
-class RunLeased(Fact, frozen=True, kw_only=True):
+class RunLeased(RunFact, frozen=True, kw_only=True):
     """A run was leased to an instance or a worker."""
 
-    run_id: str
-    schedule_id: str
     holder: str
     fence: int
     lease_until: datetime
-    queue: str = ""
 
 
-class AttemptStarted(Fact, frozen=True, kw_only=True):
+class AttemptStarted(RunFact, frozen=True, kw_only=True):
     """An attempt of a run began."""
 
-    run_id: str
-    schedule_id: str
     fence: int
     planned_at: datetime
     source: str = ""
-    queue: str = ""
 
 
-class RunSucceeded(Fact, frozen=True, kw_only=True):
+class RunSucceeded(RunFact, frozen=True, kw_only=True):
     """A run succeeded."""
 
-    run_id: str
-    schedule_id: str
     fence: int
     outcome_label: str = ""
-    queue: str = ""
 
 
-class RunWillRetry(Fact, frozen=True, kw_only=True):
+class RunWillRetry(RunFact, frozen=True, kw_only=True):
     """An attempt failed and will be retried at `fire_at`."""
 
-    run_id: str
-    schedule_id: str
     fence: int
     attempts: int
     error: str
     fire_at: datetime
-    queue: str = ""
 
 
-class RunReleased(Fact, frozen=True, kw_only=True):
+class RunReleased(RunFact, frozen=True, kw_only=True):
     """A run is ready again without an attempt: it was released, lost, or deferred by its work."""
 
-    run_id: str
-    schedule_id: str
     fence: int
     reason: str
     error: str = ""
-    queue: str = ""
 
 
-class RunFailed(Fact, frozen=True, kw_only=True):
+class RunFailed(RunFact, frozen=True, kw_only=True):
     """A run failed and has no attempts left."""
 
-    run_id: str
-    schedule_id: str
     fence: int
     attempts: int
     error: str
-    queue: str = ""
 
 
-class RunParked(Fact, frozen=True, kw_only=True):
+class RunParked(RunFact, frozen=True, kw_only=True):
     """A run was parked until a person acts."""
 
-    run_id: str
-    schedule_id: str
     fence: int
     attempts: int
     reason: str
     error: str = ""
-    queue: str = ""
 
 
-class RunCancelled(Fact, frozen=True, kw_only=True):
+class RunCancelled(RunFact, frozen=True, kw_only=True):
     """A run was cancelled on request, or because a newer one replaced it."""
 
-    run_id: str
-    schedule_id: str
     reason: str
-    queue: str = ""
 
 
-class CancelRequested(Fact, frozen=True, kw_only=True):
+class CancelRequested(RunFact, frozen=True, kw_only=True):
     """Cancellation of a leased run was requested."""
 
-    run_id: str
-    schedule_id: str
     reason: str
-    queue: str = ""
 
 
-class RunDeferred(Fact, frozen=True, kw_only=True):
+class RunDeferred(RunFact, frozen=True, kw_only=True):
     """A run was deferred, because a budget is exhausted or its provider is closed."""
 
-    run_id: str
-    schedule_id: str
     reason: str
     until: datetime
-    queue: str = ""
 
 
 class ProviderClosed(Fact, frozen=True, kw_only=True):
@@ -180,31 +149,21 @@ class NoInstance(Fact, frozen=True, kw_only=True):
     reason: str
 
 
-class RunFreed(Fact, frozen=True, kw_only=True):
+class RunFreed(RunFact, frozen=True, kw_only=True):
     """A held run became ready, because its predecessor is finished."""
 
-    run_id: str
-    schedule_id: str
-    queue: str = ""
 
-
-class RunReset(Fact, frozen=True, kw_only=True):
+class RunReset(RunFact, frozen=True, kw_only=True):
     """A person reset the attempts of a run."""
 
-    run_id: str
-    schedule_id: str
     actor: str
-    queue: str = ""
 
 
-class LeaseLost(Fact, frozen=True, kw_only=True):
+class LeaseLost(RunFact, frozen=True, kw_only=True):
     """A lease expired without a result."""
 
-    run_id: str
-    schedule_id: str
     fence: int
     holder: str
-    queue: str = ""
 
 
 class AnswerStale(Fact, frozen=True, kw_only=True):
@@ -289,3 +248,11 @@ class FactsLost(Fact, frozen=True, kw_only=True):
 
     listener: str
     count: int
+
+
+# Every kind of fact by its name.
+FACT_KINDS: dict[str, type[Fact]] = {
+    str(kind.__struct_config__.tag): kind
+    for kind in list(globals().values())
+    if isinstance(kind, type) and issubclass(kind, Fact) and kind not in (Fact, RunFact)
+}

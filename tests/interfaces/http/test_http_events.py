@@ -152,6 +152,17 @@ def test_a_stream_only_has_facts_of_its_namespace_and_kinds(
     tell(story)
 
 
+def test_a_stream_can_be_limited_to_incidents_that_closed(
+    harness: OperationsHarness,
+) -> None:
+    async def story() -> None:
+        stream = Stream(EventHub("one"), harness, "facts=incident-closed")
+        await stream.until(lambda: len(stream.told) == 1)
+        await stream.leave()
+
+    tell(story)
+
+
 def test_an_unknown_kind_of_fact_is_refused(
     harness: OperationsHarness,
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from timewright.core.facts import Fact, TickFinished
+from timewright.core.facts import FACT_KINDS, Fact, TickFinished
 from timewright.core.input.encoding import encode
 from timewright.errors import Forbidden, InvalidInput, OverQuota, TimewrightError, Unauthorized
 from timewright.interfaces.http.problems import HttpProblem
@@ -317,9 +317,8 @@ class EventStream:
 
 def _check_kinds(kinds: frozenset[str]) -> None:
     """Raise for an unknown kind, for which the stream would stay silent."""
-    known = {str(fact.__struct_config__.tag) for fact in Fact.__subclasses__()}
-    for kind in sorted(kinds - known):
-        near = get_close_matches(kind[:64], sorted(known), n=1)
+    for kind in sorted(kinds - FACT_KINDS.keys()):
+        near = get_close_matches(kind[:64], sorted(FACT_KINDS), n=1)
         raise InvalidInput(
             f"unknown fact {kind[:64]!r}",
             field="facts",
