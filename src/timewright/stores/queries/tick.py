@@ -29,12 +29,12 @@ from timewright.stores.rows import GROUP_MARK, MICROSECOND, Row, cached_micros, 
 _READY = 2
 _LEASE_END = 4
 _LEASED = 9
-# A complete probe that took at least this long is followed by a pause of so many times that, so dead rows
+# A complete probe that took at least this long is followed by a pause of that factor, so that dead rows
 # cost at most 2 % of the time. Probes in the pause begin at recent instants. A pause has a longest length,
 # because the machine may only have been busy.
 PAUSED_PROBE_S, PROBE_PAUSE_FACTOR, MAX_PAUSE_S = 0.001, 50, 0.25
-# After this many complete probes in a row that took at least so long, the past is searched in slices, with a
-# pause of any length after each of them.
+# After this many complete probes in a row that took at least this long, the past is searched in slices, each
+# followed by a pause without a longest length.
 SLOW_PROBES, SLOW_PROBE_S = 10, 0.003
 # A quick slice is followed by one of four times the length, a slow one by a shorter one, but each has at
 # least this share of what was searched so far, so that every search comes to its end.
