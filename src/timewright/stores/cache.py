@@ -81,6 +81,8 @@ class RowCache:
         self.probe = ProbeMemory()
         # Buckets that are committed: the listed ones, and others that a writer has found.
         self.known_buckets: set[str] = set()
+        # Whether no entry of the audit log can be left that is older than the last one in its hash chain.
+        self.is_audit_in_order = False
         # The channels, and when they were read.
         self.channels: tuple[float, tuple[StoredChannel, ...]] | None = None
 

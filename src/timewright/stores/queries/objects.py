@@ -118,11 +118,14 @@ class SqlObjectQueries(SqlQueries):
         self._query("lock_meta", {"name": "audit"})
         seal = self._query("last_audit_seal", {})
         position, entry_hash, last = seal[0] if seal else (0, FIRST_AUDIT_HASH, 0)
-        rows = []
-        for values in self._query("unsealed_audit", {"after": last - MAX_LATE_ENTRIES, "limit": limit}):
+        cache, rows = self._executor.cache, []
+        look_back = 0 if cache.is_audit_in_order else MAX_LATE_ENTRIES
+        for values in self._query("unsealed_audit", {"after": last - look_back, "limit": limit}):
             position += 1
             entry_hash = audit_hash(entry_hash, position, values)
             rows.append((position, values[0], entry_hash))
+        # On SQLite nothing is committed late, but a store that came from PostgreSQL may have late entries.
+        cache.is_audit_in_order = not self._executor.is_remote and all(row[1] > last for row in rows)
         if rows:
             self._execute_many("insert_audit_seals", rows)
             self._query("put_meta", {"name": "audit", "value": str(position)})
