@@ -166,8 +166,13 @@ class RunDetail(Struct, frozen=True, kw_only=True):
     """In the answer of `schedule run`: why the run was skipped, and what to do."""
 
 
-def build_schedule_detail(tx: Transaction, snapshot: ScheduleSnapshot, *, now: datetime) -> ScheduleDetail:
-    """Return a schedule with its next occurrences, as admission would decide them, and its dependencies."""
+def build_schedule_detail(
+    tx: Transaction, snapshot: ScheduleSnapshot, *, now: datetime, is_new: bool = False
+) -> ScheduleDetail:
+    """Return a schedule with its next occurrences, as admission would decide them, and its dependencies.
+
+    Of a new schedule no runs are read.
+    """
     record = snapshot.record
     plan = _planned(record)
     if snapshot.has_skips:
@@ -186,6 +191,8 @@ def build_schedule_detail(tx: Transaction, snapshot: ScheduleSnapshot, *, now: d
     paused = load_pauses(tx, now=now).describe(record.schedule)
     if ahead is not detail.next or before or after or paused:
         detail = replace(detail, next=ahead, upstream=before, downstream=after, paused_by=paused)
+    if is_new:
+        return detail
     schedule_id = record.schedule.id
     last = _last_started(tx, [schedule_id]).get(schedule_id)
     manual = tx.count_manual_runs([schedule_id]).get(schedule_id, 0)

@@ -107,7 +107,7 @@ class SqlObjectQueries(SqlQueries):
         if entries:
             self._execute_many("insert_audit", [_audit_row(entry) for entry in entries])
             if not self._executor.is_remote:
-                self.seal_audit()
+                self._extend_audit_chain(limit=MAX_LATE_ENTRIES)
 
     def seal_audit(self, *, limit: int = 10_000) -> int:
         """Add entries to the hash chain of the audit log; returns how many."""
@@ -116,6 +116,9 @@ class SqlObjectQueries(SqlQueries):
             return 0
         # Writers of the chain wait for each other; writers of entries do not.
         self._query("lock_meta", {"name": "audit"})
+        return self._extend_audit_chain(limit=limit)
+
+    def _extend_audit_chain(self, *, limit: int) -> int:
         seal = self._query("last_audit_seal", {})
         position, entry_hash, last = seal[0] if seal else (0, FIRST_AUDIT_HASH, 0)
         cache, rows = self._executor.cache, []
