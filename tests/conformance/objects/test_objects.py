@@ -242,8 +242,13 @@ def test_an_untouched_audit_log_is_valid(store: Store) -> None:
 @pytest.mark.parametrize("kind", ["sqlite"])
 def test_an_audit_entry_costs_the_same_however_many_came_before(store: Any) -> None:
     def steps_of_one() -> int:
-        called: list[None] = []
-        store._writer.connection.set_progress_handler(lambda: bool(called.append(None)), 10)
+        called = []
+
+        def count() -> bool:
+            called.append(True)
+            return False
+
+        store._writer.connection.set_progress_handler(count, 10)
         log(store, entry("act"))
         store._writer.connection.set_progress_handler(None)
         return len(called)
