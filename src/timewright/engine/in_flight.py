@@ -136,7 +136,7 @@ def build_launch(lease: Lease, *, check: bool = False) -> Launch:
         source=run.source._value_,
         time_limit=terms.lease.time_limit,
         grace=terms.lease.grace,
-        payload=run.payload,
+        payload=None if check else run.payload,
         metadata=schedule.metadata if schedule is not None else {},
     )
 
