@@ -167,7 +167,9 @@ class RunDetail(Struct, frozen=True, kw_only=True):
     """In the answer of `schedule run`: why the run was skipped, and what to do."""
 
 
-def build_schedule_detail(tx: Transaction, snapshot: ScheduleSnapshot, *, now: datetime) -> ScheduleDetail:
+def build_schedule_detail(
+    tx: Transaction, snapshot: ScheduleSnapshot, *, now: datetime, is_new: bool = False
+) -> ScheduleDetail:
     """Return a schedule with its next occurrences, as admission would decide them, and its dependencies."""
     record = snapshot.record
     plan = _planned(record)
@@ -188,8 +190,8 @@ def build_schedule_detail(tx: Transaction, snapshot: ScheduleSnapshot, *, now: d
     if ahead is not detail.next or before or after or paused:
         detail = replace(detail, next=ahead, upstream=before, downstream=after, paused_by=paused)
     schedule_id = record.schedule.id
-    last = _last_started(tx, [schedule_id]).get(schedule_id)
-    manual = tx.count_manual_runs([schedule_id]).get(schedule_id, 0)
+    last = None if is_new else _last_started(tx, [schedule_id]).get(schedule_id)
+    manual = 0 if is_new else tx.count_manual_runs([schedule_id]).get(schedule_id, 0)
     if last is None and not manual:
         return detail
     progress = replace(detail.progress, runs=detail.progress.runs + manual)
