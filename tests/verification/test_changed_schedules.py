@@ -258,3 +258,61 @@ def lease(bench: Bench, length: str) -> str:
     """Lease the next run of queue q; return the id of the lease."""
     (one,) = bench.call("queue lease", queue="q", holder="h", length=length)["leases"]
     return str(one["lease"])
+
+
+def test_a_hint_in_a_pause_leaves_what_a_streak_decided_before_it_recorded() -> None:
+    """Dense seed 640000124: I3, no row for the instants of the pause before the hint."""
+    bench = Bench()
+    terms = {"adaptive": True, "cadence": {"ladder": ["1m", "10m"]}}
+    bench.call("schedule create", name="j", call="x", every="5m", **terms)
+    bench.target.script("j", fail(), succeed())
+    bench.advance("7m")
+    bench.call("schedule pause", schedule="j", until=at("12:37:00"))
+    bench.advance("18m30s")
+    bench.call("hint interval", schedule="j", interval="20m", ttl="45m")
+    bench.advance("14m")
+    bench.call("schedule run", schedule="j")
+    bench.advance("5m")
+    bench.call("hint clear", schedule="j")
+    bench.advance("10m")
+
+    paused = [run.planned_at for run in bench.runs("j") if run.reason == "paused"]
+    assert paused == [at(f"12:{minute:02}:00") for minute in range(10, 26, 5)]
+    assert alarms(bench) == []
+
+
+def test_an_instant_of_a_hint_that_an_edit_kept_may_end_with_the_schedule() -> None:
+    """Dense seed 640000075: I7, the cursor stayed just before an instant that waited for a run."""
+    bench = Bench()
+    terms = {"adaptive": True, "overlap": "queue", "catch_up": "all", "catch_up_limit": 1}
+    bench.call("schedule create", name="j", call="x", every="1m", lease={"length": "1d"}, **terms)
+    bench.target.script("j", succeed(after="30m"))
+    bench.advance("1m30s")
+    bench.call("hint interval", schedule="j", interval="10s", ttl="45m")
+    bench.advance("1m")
+    bench.clock.advance("5m")
+    bench.call("schedule update", schedule="j", cron="30 2 * * *")
+    kept = bench.progress("j").next_at
+    assert kept is not None
+    bench.advance("1m")
+    bench.call("schedule archive", schedule="j")
+
+    assert bench.progress("j").cursor < kept < bench.now, "it was never decided"
+    assert alarms(bench) == []
+
+
+def test_a_hint_for_one_instant_does_not_hide_what_the_clamp_displaces_before_another_hint() -> None:
+    """Dense seed 642000010: I3, no row for the instants that the minimum moved to 12:05:20."""
+    bench = Bench()
+    bench.call("schedule create", name="j", call="x", every="40s", adaptive=True, clamp={"min": "5m"})
+    bench.advance("2m")
+    bench.call("hint once", schedule="j", at=at("12:30:00"), ttl="1h")
+    bench.advance("2m45s")
+    bench.call("hint interval", schedule="j", interval="2m", ttl="2m")
+    bench.clock.advance("10m")
+    bench.advance("10m")
+
+    displaced, first = bench.runs("j")[:2]
+    assert (displaced.planned_at, displaced.reason) == (at("12:00:40"), "clamped")
+    assert first.planned_at == at("12:05:00")
+    assert alarms(bench) == []

@@ -161,8 +161,10 @@ class DecisionTimes:
         for cursor in sorted({schedule.cursor, *(row.cursor for row in self._adjustments)}):
             is_carried = cursor > last or any(plan is not None and plan.has(cursor + 1) for plan in plans)
             is_carried = is_carried or cursor in kept
-            # An edit may replace what was due and not yet decided, because no instance could run it.
+            # An edit may replace what was due and not yet decided, because no instance could run it, or keep
+            # what a hint decided, which a limit carries over.
             is_carried = is_carried or any(self._is_interval_after(cursor + 1, one) for one in from_now)
+            is_carried = is_carried or self._is_hinted(cursor + 1)
             is_known = cursor not in undecided and known.intersection((cursor - 1, cursor, cursor + 1))
             if not is_carried and not is_known:
                 yield cursor
@@ -199,14 +201,20 @@ class DecisionTimes:
         if run.source == "paused":
             return at in self._known
         if run.source == "ai-interval":
-            # It counts from the start of a run that began before it, or ahead from what was skipped by hand.
-            skipped = self._view.skipped_by_hand.get(self._schedule.id, set())
-            wishes = ((began, ended, at - wish) for began, ended, wish in self._hints)
-            known = ((began, ended, base) for began, ended, base in wishes if base in self._known)
-            return any(began <= at and (base <= ended or base in skipped) for began, ended, base in known)
+            return self._is_hinted(at)
         if run.source != "baseline-interval" or not policy.aligned_to_now:
             return True
         return self._is_interval_after(at, policy) or self._is_step_after_end(at, policy)
+
+    def _is_hinted(self, at: int) -> bool:
+        """Whether an instant lies one hinted interval after something that is recorded.
+
+        It counts from the start of a run that began before it, or ahead from what was skipped by hand.
+        """
+        skipped = self._view.skipped_by_hand.get(self._schedule.id, set())
+        wishes = ((began, ended, at - wish) for began, ended, wish in self._hints)
+        known = ((began, ended, base) for began, ended, base in wishes if base in self._known)
+        return any(began <= at and (base <= ended or base in skipped) for began, ended, base in known)
 
     @cached_property
     def _ends(self) -> set[int]:
