@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from tests.promises.schedule_outcomes import alarms, at
@@ -315,4 +317,21 @@ def test_a_hint_for_one_instant_does_not_hide_what_the_clamp_displaces_before_an
     displaced, first = bench.runs("j")[:2]
     assert (displaced.planned_at, displaced.reason) == (at("12:00:40"), "clamped")
     assert first.planned_at == at("12:05:00")
+    assert alarms(bench) == []
+
+
+def test_an_edit_keeps_an_instant_that_counts_from_the_first_end_of_a_run_that_was_reset() -> None:
+    """Dense seed 643000046: I7, because only the last end of the run was known."""
+    bench = Bench()
+    terms = {"align": "now", "retry": {"max_attempts": 1, "exhausted": "park"}}
+    bench.call("schedule create", name="j", call="x", every="1m", lease={"length": "1d"}, **terms)
+    bench.target.script("j", fail(after="3m"), succeed(after="20m"))
+    bench.advance("4m10s")
+    bench.call("run reset", run=bench.runs("j")[0].id, reason="again")
+    bench.advance("10s")
+    bench.clock.advance("2m")
+    bench.call("schedule update", schedule="j", cron="30 2 * * *")
+    bench.advance("1m")
+
+    assert bench.progress("j").cursor == at("12:05:00") - timedelta(microseconds=1)
     assert alarms(bench) == []

@@ -80,7 +80,10 @@ class DecisionTimes:
         """Every instant from which another may count."""
         known = {*self._run_times, *self._changes}
         known.update(at for row in self._rows for at in (row.planned_at, row.started_at, row.last_of) if at)
-        known.update(one.leased_at for row in self._rows for one in self._view.attempts.get(row.id, ()))
+        leases = [(row, one) for row in self._rows for one in self._view.attempts.get(row.id, ())]
+        known.update(one.leased_at for _, one in leases)
+        # A run that was reset has ended before.
+        known.update(one.ended_at for row, one in leases if self._view.resets(row))
         known.update(row.until for row in self._adjustments if row.until is not None)
         return known.union(
             at for _, policy in self._policies for at in (policy.created_at, policy.start_at) if at
