@@ -360,3 +360,20 @@ def test_an_instant_of_a_hint_that_an_edit_kept_may_end_with_the_schedule() -> N
 
     assert bench.progress("j").cursor < kept < bench.now, "it was never decided"
     assert alarms(bench) == []
+
+
+def test_a_hint_for_one_instant_does_not_hide_what_the_clamp_displaces_before_another_hint() -> None:
+    """Dense seed 642000010: I3, no row for the instants that the minimum moved to 12:05:20."""
+    bench = Bench()
+    bench.call("schedule create", name="j", call="x", every="40s", adaptive=True, clamp={"min": "5m"})
+    bench.advance("2m")
+    bench.call("hint once", schedule="j", at=at("12:30:00"), ttl="1h")
+    bench.advance("2m45s")
+    bench.call("hint interval", schedule="j", interval="2m", ttl="2m")
+    bench.clock.advance("10m")
+    bench.advance("10m")
+
+    displaced, first = bench.runs("j")[:2]
+    assert (displaced.planned_at, displaced.reason) == (at("12:00:40"), "clamped")
+    assert first.planned_at == at("12:05:00")
+    assert alarms(bench) == []
