@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import chain
+from math import ceil
 from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct
@@ -192,7 +193,7 @@ class _HistoryReader:
 
     def _pages(self, kind: type[T], *, most: int, **which: Any) -> Iterator[Sequence[T]]:
         last: T | None = None
-        for _ in range(most // PAGE_ROWS):
+        for _ in range(ceil(most / PAGE_ROWS)):
             page = self._tx.list_rows(kind, namespace=self._namespace, after=last, limit=PAGE_ROWS, **which)
             yield page
             if len(page) < PAGE_ROWS:
