@@ -163,14 +163,28 @@ class Shell:
 
         self._wait(missing, lambda: printed, repeat=reads is not None)
 
-    @staticmethod
+    def _state(self) -> str:
+        """What the processes of the page have logged, whether they run, and what `doctor` finds."""
+        ended = [(job.process.args, job.process.poll(), job.printed[-5:]) for job in self.background]
+        logs = [f"{path.name}:\n{path.read_text()[-2000:]}" for path in self.folder.glob("*.log")]
+        found = subprocess.run(
+            ["bash", "-c", "timewright doctor; timewright instance list"],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=False,
+        )
+        return "\n".join([str(ended), *logs, found.stdout, found.stderr])
+
     def _wait(
-        missing: Callable[[], str | None], printed: Callable[[], list[str]], *, repeat: bool = True
+        self, missing: Callable[[], str | None], printed: Callable[[], list[str]], *, repeat: bool = True
     ) -> None:
         ends = time.monotonic() + WAIT_S
         while (line := missing()) is not None:
             if not repeat or time.monotonic() > ends:
-                pytest.fail(f"not printed: {line!r}, but {printed()}")
+                pytest.fail(f"not printed: {line!r}, but {printed()}\n{self._state()}")
             time.sleep(0.2)
 
 

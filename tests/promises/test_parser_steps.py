@@ -24,7 +24,7 @@ from tests.promises.parser_steps import MAX_STEPS, CountedText, count_steps
 from timewright.core.input.decode import decode_schedule
 from timewright.core.moments import EPOCH
 from timewright.core.policies.policies import QueuePolicy
-from timewright.core.workflow.spec import FormField
+from timewright.core.workflow import FormField
 from timewright.errors import InvalidInput
 from timewright.interfaces.cli.fields import OptionField
 from timewright.interfaces.http.routing import routes_of
@@ -191,7 +191,7 @@ PARSERS: dict[str, Text | Data] = {
         lambda read: lambda text: read(text, lambda item: item.value),
         max_inflations=40,
     ),
-    "core.definitions.file:read_definitions": Text(
+    "core.definitions:read_definitions": Text(
         ("schedules:\n  - {name: report, every: 1h, note: hello}\n",),
         lambda read: lambda text: read(text, name="ops.yaml"),
         shapes=(
@@ -390,10 +390,10 @@ PARSERS: dict[str, Text | Data] = {
         ("120", "Wed, 21 Oct 2026 07:28:00 GMT"), lambda parse: lambda text: parse(text, now=NOW), limit=64
     ),
     # Calendars
-    "core.calendars.occurrences:parse_rule_phrase": Text(
+    "core.calendars:parse_rule_phrase": Text(
         ("except holidays, quiet days",), lambda parse: lambda text: parse(text, "calendar"), limit=1_024
     ),
-    "core.calendars.occurrences:parse_hours_phrase": Text(
+    "core.calendars:parse_hours_phrase": Text(
         ("mon-fri, sun 09:00 - 17:00",), lambda parse: lambda text: parse(text, "hours"), limit=200
     ),
     "operations.calendars.sources:read_ical": Text(
@@ -420,8 +420,8 @@ PARSERS: dict[str, Text | Data] = {
     "core.workflow.grammar:parse_condition": Text(CONDITIONS, limit=500),
     "core.workflow.step_input:parse_template": Text(("run.planned_at", *CONDITIONS), limit=500),
     "core.workflow.step_input:parse_reference": Text(('steps.fetch.result["a b"][0].c',), limit=500),
-    "core.workflow.spec:parse_match": Text(('event.region == "eu" and event.count > 1',), limit=500),
-    "core.workflow.spec:expand_wait": Data(
+    "core.workflow:parse_match": Text(('event.region == "eu" and event.count > 1',), limit=500),
+    "core.workflow:expand_wait": Data(
         (
             lambda n: {"wait": {"answer": {"form": {key(i): "boolean" for i in range(n)}}}},
             lambda n: {"wait": {"answer": {"form": {"a": [key(i) for i in range(n)]}}}},

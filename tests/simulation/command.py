@@ -19,12 +19,12 @@ from tests.simulation.coverage import missing_events
 from tests.simulation.model.backends import FileBackend, MemoryBackend, PostgresBackend, StoreBackend
 from tests.simulation.model.clocks import HOUR
 from tests.simulation.mutants.catalog import BY_NAME, MUTANTS
-from tests.simulation.mutants.mutation import applied
+from tests.simulation.mutants.mutation import Mutant, applied
 from tests.simulation.verdict import SimulationResult, simulate, sum_counts
 from tests.simulation.workload.scenarios import draw_scenario
 
 STORE_KINDS = ("sqlite", "file", "postgres")
-SIZES = ("drawn", "dense", "paused", "workflow", "limits", "fleet", "full")
+SIZES = ("drawn", "dense", "paused", "workflow", "limits", "returned", "fleet", "full")
 MAX_SEEDS_PER_MUTANT = 50
 MUTANT_HOURS = 2.0
 MAX_FRESH_SEEDS = 100_000
@@ -62,7 +62,7 @@ def find_killing_seed(name: str, *, seeds: int = MAX_SEEDS_PER_MUTANT) -> tuple[
     """
     mutant = BY_NAME[name]
     with applied(mutant) as change:
-        for seed in range(1, 4 * seeds, 4) if mutant.needs_dependencies else range(seeds):
+        for seed in _seeds_of(mutant, count=seeds):
             chosen = draw_scenario(
                 seed, hours=MUTANT_HOURS, size=mutant.size, dependencies=mutant.needs_dependencies
             )
@@ -71,6 +71,13 @@ def find_killing_seed(name: str, *, seeds: int = MAX_SEEDS_PER_MUTANT) -> tuple[
                 if violation.invariant in mutant.broken_invariants:
                     return seed, f"{violation.invariant} {violation.message}"
     return None
+
+
+def _seeds_of(mutant: Mutant, *, count: int) -> range:
+    """The seeds to try, from the one that detected the mutant before."""
+    step = 4 if mutant.needs_dependencies else 1
+    first = mutant.first_seed or int(mutant.needs_dependencies)
+    return range(first, first + step * count, step)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -112,3 +112,9 @@ def test_no_invariant_is_violated_in_worlds_with_workflows_that_ask(seed: int, w
 def test_no_invariant_is_violated_in_worlds_with_limits_by_key_and_rate(seed: int, witness: Any) -> None:
     result = simulate(draw_scenario(seed, hours=2.0, size="limits"), MemoryBackend())
     witness(result, replay=command(seed, hours=2.0, size="limits"))
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_no_invariant_is_violated_in_worlds_whose_workers_give_entries_back(seed: int, witness: Any) -> None:
+    result = simulate(draw_scenario(seed, hours=2.0, size="returned"), MemoryBackend())
+    witness(result, replay=command(seed, hours=2.0, size="returned"))

@@ -132,6 +132,16 @@ class Note(Struct, frozen=True, kw_only=True, tag="note", tag_field="kind", forb
     channel: Annotated[str, Meta(max_length=255)] = ""
 
 
+# The field that holds the data of a target. A command has only its environment, a note only its text.
+DATA_FIELDS: dict[type, str] = {
+    Call: "args",
+    Http: "body",
+    Workflow: "input",
+    Handoff: "payload",
+    Publish: "payload",
+}
+
+
 class Deliver(Struct, frozen=True, kw_only=True, tag="deliver", tag_field="kind", forbid_unknown_fields=True):
     """A message to the sender of a channel; made by the ledger, never written by a user."""
 

@@ -22,8 +22,8 @@ FENCE_MARGIN_S = 1.0
 # A target stops its work itself, at its time limit and after a stop within the grace. After this much longer
 # the launcher gives up on it, unless it runs a function that cannot be killed.
 GIVE_UP_MARGIN_S = 5.0
-# If the launcher looks this much too late, the process was suspended, and the work with it: the work gets as
-# long again to end. Without it the next attempt would start beside it.
+# Work that should have ended gets this much longer, and as long again after a look that comes this much too
+# late: the process was suspended before it, and the work too. Else the next attempt would start beside it.
 LATE_LOOK_S = 1.0
 # Prefetch as many runs as end in this time, and at most this many.
 PREFETCH_S = 0.2

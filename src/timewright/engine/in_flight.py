@@ -49,6 +49,7 @@ class InFlightRun(Struct, gc=False):
     lease_length_s: float
     fence_margin_s: float
     give_up_at: float = math.inf
+    is_overdue: bool = False
     work: RunHandle | None = None
     is_started: bool = False
     work_started_at: float = 0.0
@@ -135,7 +136,7 @@ def build_launch(lease: Lease, *, check: bool = False) -> Launch:
         source=run.source._value_,
         time_limit=terms.lease.time_limit,
         grace=terms.lease.grace,
-        payload=run.payload,
+        payload=None if check else run.payload,
         metadata=schedule.metadata if schedule is not None else {},
     )
 

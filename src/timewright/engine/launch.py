@@ -228,12 +228,8 @@ class Launcher:
             self._next_check_at, next_check_at = math.inf, math.inf
         for one in self.in_flight_runs():
             fenced_at = one.lease_ends_at - one.fence_margin_s
-            if monotonic_now > one.give_up_at + LATE_LOOK_S:
-                one.give_up_at = monotonic_now + LATE_LOOK_S
-            elif monotonic_now > one.give_up_at:
-                one.give_up_at = math.inf
-                if not must_return(one.work):
-                    self._record_outcome(one, Cancelled(reason=one.stop_reason))
+            if monotonic_now > one.give_up_at:
+                self._give_up(one, monotonic_now=monotonic_now)
             elif monotonic_now > one.time_limit_at:
                 self._stop(one, StopReason.TIME_LIMIT.value)
             elif fenced_at <= monotonic_now:
@@ -244,6 +240,18 @@ class Launcher:
         with self._lock:
             self._next_check_at = min(self._next_check_at, next_check_at)
             return self._next_check_at - monotonic_now
+
+    def _give_up(self, one: InFlightRun, *, monotonic_now: float) -> None:
+        """Give up on work that does not end, at the second look in time: before the first, the process may
+        have been suspended, and the work with it.
+        """
+        is_in_time = monotonic_now <= one.give_up_at + LATE_LOOK_S
+        if not (one.is_overdue and is_in_time):
+            one.is_overdue, one.give_up_at = True, monotonic_now + LATE_LOOK_S
+            return
+        one.give_up_at = math.inf
+        if not must_return(one.work):
+            self._record_outcome(one, Cancelled(reason=one.stop_reason))
 
     def _mark_started(self, one: InFlightRun) -> None:
         """Start the time limit of a run; the caller holds the lock."""
@@ -313,7 +321,7 @@ class Launcher:
             one.stop_reason = reason
             work, is_waiting = one.work, not one.is_started
             grace = one.lease.terms.lease.grace.total_seconds()
-            one.give_up_at = self._monotonic() + grace + GIVE_UP_MARGIN_S
+            one.give_up_at = self._monotonic() + grace + GIVE_UP_MARGIN_S - LATE_LOOK_S
             one.time_limit_at = math.inf
             self._next_check_at = min(self._next_check_at, one.give_up_at)
         if is_waiting:

@@ -54,6 +54,8 @@ class OperationContext(Struct, frozen=True, kw_only=True):
     on_wait: Callable[[float, str], None] | None = None
     """Receives the progress of a run, from 0 to 1, and its note, whenever `run wait` has read it."""
     check_target: TargetCheck | None = None
+    check_payload: Callable[[AnyTarget, Any], None] | None = None
+    """Rejects the payload of a manual run that could not reach the target."""
     known_functions: Callable[[], frozenset[str]] | None = None
     broken_functions: Callable[[], Mapping[str, str]] | None = None
     system_zone: str = ""

@@ -125,6 +125,11 @@ class Launch(Struct, frozen=True, kw_only=True, gc=False):
     checkpoint: Any = None
 
     @property
+    def given_payload(self) -> Any:
+        """The payload of a manual run; None for a workflow step, whose input is part of its target."""
+        return self.payload if self.schedule_id else None
+
+    @property
     def key(self) -> str:
         """The idempotency key of the occurrence: the same for all attempts. Computed on access."""
         return self.given_key or idempotency_key(

@@ -16,6 +16,7 @@ from timewright.wiring.store_urls import (
 )
 from timewright.wiring.target_factory import (
     HOSTED_STORE_VARIABLE,
+    check_payload,
     check_target,
     is_importing_for_worker,
     is_inside_run,
@@ -31,6 +32,7 @@ __all__ = [
     "artifact_store_of",
     "build_auth_cache",
     "check_metrics_host",
+    "check_payload",
     "check_remote_key",
     "check_target",
     "host_inspector",

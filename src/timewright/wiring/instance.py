@@ -52,7 +52,13 @@ from timewright.wiring.store_urls import (
     notifier_of,
     with_notifications,
 )
-from timewright.wiring.target_factory import LazyTargets, TargetFactory, check_target, new_registry
+from timewright.wiring.target_factory import (
+    LazyTargets,
+    TargetFactory,
+    check_payload,
+    check_target,
+    new_registry,
+)
 
 if TYPE_CHECKING:
     from timewright.targets.call.registry import FunctionRegistry
@@ -170,6 +176,7 @@ class Instance:
             host_info=self.inspect_host,
             run_target_test=self.targets.launch_and_wait,
             check_target=partial(check_target, registry=self.registry),
+            check_payload=partial(check_payload, registry=self.registry),
             known_functions=self._function_names,
             broken_functions=lambda: self.registry.broken_entry_points,
             notify=self.notify_observers,

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -302,6 +302,21 @@ def check_target(
         from timewright.targets.publish.broker_types import check_publish
 
         check_publish(target)
+
+
+def check_payload(target: AnyTarget, payload: Any, *, registry: FunctionRegistry | None = None) -> None:
+    """Refuse the payload of a manual run that could not reach the target.
+
+    Function names are checked only if the registry has functions.
+    """
+    if isinstance(target, Call) and registry is not None and len(registry):
+        from timewright.targets.call.registry import check_call_payload
+
+        check_call_payload(registry, target, payload)
+    if isinstance(target, Http) and payload is not None:
+        from timewright.targets.http.request import add_payload, prepare_request
+
+        prepare_request(add_payload(target, payload))
 
 
 def is_inside_run() -> bool:

@@ -14,14 +14,9 @@ from msgspec.structs import replace
 from tests.core.input import model_strategies as values
 from timewright.core.calendars import Calendar, CalendarRule
 from timewright.core.input.aliases import CHOICE_ALIASES, FIELD_ALIASES, snake_case
-from timewright.core.input.decode import (
-    decode,
-    decode_changes,
-    decode_policy,
-    decode_queue_file,
-    decode_schedule,
-    encode,
-)
+from timewright.core.input.decode import decode, decode_changes, decode_policy, decode_schedule
+from timewright.core.input.encoding import encode
+from timewright.core.input.queue_file import decode_queue_file
 from timewright.core.input.scalars import MAX_DEPTH
 from timewright.core.input.struct_decoder import type_info
 from timewright.core.moments import DAY, HOUR, MINUTE, SECOND

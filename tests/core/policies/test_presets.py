@@ -7,7 +7,8 @@ from typing import Any, get_args
 
 import pytest
 
-from timewright.core.input.decode import decode_schedule, encode
+from timewright.core.input.decode import decode_schedule
+from timewright.core.input.encoding import encode
 from timewright.core.moments import DAY, HOUR, MINUTE, SECOND
 from timewright.core.policies.backoff import Constant, Exponential, Ladder, Steady, Stretch
 from timewright.core.policies.policies import (

@@ -18,7 +18,8 @@ from tests.core.recorded.recorded_cases import (
     instant,
     load,
 )
-from timewright.core.input.decode import QueueEntry, decode, decode_policy, decode_queue_file
+from timewright.core.input.decode import decode, decode_policy
+from timewright.core.input.queue_file import QueueEntry, decode_queue_file
 from timewright.core.moments import SECOND, parse_instant
 from timewright.core.policies.backoff import Exponential, apply_jitter, occurrence_seed
 from timewright.core.policies.policies import QueuePolicy

@@ -26,16 +26,13 @@ from timewright.core.workflow import (
     RunIf,
     Step,
     WorkflowSpec,
-    add_input,
-    decode_workflow,
-    each_items,
     layers,
     render_graph,
-    resolve_input,
     skip_reason,
     successors,
-    validate,
 )
+from timewright.core.workflow.checks import decode_workflow, validate
+from timewright.core.workflow.step_input import add_input, each_items, resolve_input
 from timewright.errors import InvalidInput, InvalidWorkflow
 
 REFUSED = json.loads(

@@ -15,7 +15,8 @@ import pytest
 
 from tests.targets.http.scripted_server import ScriptedServer, respond
 from timewright import Scheduler
-from timewright.core.input.decode import decode, encode
+from timewright.core.input.decode import decode
+from timewright.core.input.encoding import encode
 from timewright.engine import maintenance
 from timewright.errors import InvalidInput, TimewrightError
 from timewright.ports import PruneRequest

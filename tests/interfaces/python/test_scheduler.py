@@ -290,3 +290,29 @@ def test_async_resources_are_awaitable(tmp_path: Path) -> None:
         return state, [row.name for row in listed]
 
     assert asyncio.run(main()) == ("paused", ["a"])
+
+
+# Payloads of runs by hand.
+
+
+def test_a_payload_brings_the_arguments_of_a_run_by_hand(app: Scheduler) -> None:
+    @app.schedule("manual")
+    def report(region: str, day: str = "today") -> str:
+        return f"{region} {day}"
+
+    app.start()
+    run = app.schedules.run("report", payload={"region": "eu"})
+    assert app.result(run.run.id) == "eu today"
+    with pytest.raises(InvalidInput, match="it does not take 'regoin'; did you mean 'region'"):
+        app.schedules.run("report", payload={"regoin": "eu"})
+    with pytest.raises(InvalidInput, match="it needs 'region'"):
+        app.schedules.run_many(runs=[{"schedule": "report", "payload": {"day": "monday"}}])
+    assert len(app.runs.list(schedule="report").runs) == 1
+
+
+def test_only_a_schedule_that_runs_by_hand_may_lack_arguments(app: Scheduler) -> None:
+    def report(region: str) -> str:
+        return region
+
+    with pytest.raises(InvalidInput, match="it needs 'region'"):
+        app.schedule("every 1h")(report)

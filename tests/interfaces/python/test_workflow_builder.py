@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from timewright import Scheduler
-from timewright.core.workflow import decode_workflow
+from timewright.core.workflow.checks import decode_workflow
 from timewright.errors import InvalidInput, InvalidWorkflow
 from timewright.interfaces.python.workflow_builder import WorkflowBuilder
 

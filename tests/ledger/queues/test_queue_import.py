@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.ledger.ledger_kit import ADA, LedgerHarness, at
-from timewright.core.input.decode import decode_queue_file
+from timewright.core.input.queue_file import decode_queue_file
 from timewright.core.moments import format_instant
 from timewright.core.policies.policies import QueuePolicy
 from timewright.core.run.run import Failed, Run, RunState

@@ -12,6 +12,7 @@ from tests.simulation.model.actors import SimulatedActor
 from tests.simulation.model.clocks import MINUTE, NEVER, SECOND
 from tests.simulation.model.effects import Execution
 from tests.simulation.model.work import draw_work
+from tests.simulation.workload.scenarios import RETURNED
 from timewright.core.facts import Fact
 from timewright.core.moments import to_micros
 from timewright.errors import OutcomeUnknown, Stale, StoreError, TimewrightError
@@ -140,7 +141,7 @@ class QueueWorker(ExternalClient):
             ends_at=sim.time.at + min(act.duration_us, MAX_WORK_US),
             length=max(length, SECOND),
             execution=execution,
-            fails=type(act.outcome).__name__ != "Succeeded",
+            fails=type(act.outcome).__name__ != "Succeeded" and row["payload"] != RETURNED,
         )
         key = (row["run"], row["fence"])
         self.held[key] = held
@@ -176,7 +177,7 @@ class QueueWorker(ExternalClient):
         try:
             if held.fails:
                 self.call("queue release", held.namespace, run=key[0], fence=key[1], failed=True, error="no")
-            elif self.rng.happens(0.05):
+            elif held.row["payload"] == RETURNED or self.rng.happens(0.05):
                 self.call("queue release", held.namespace, run=key[0], fence=key[1])
             else:
                 self.call("queue complete", held.namespace, run=key[0], fence=key[1], result=1)

@@ -21,7 +21,8 @@ class Mutant(Struct, frozen=True, kw_only=True):
 
     `broken_invariants` are those that it violates; one must be detected. `redundant` says why removing this
     guard alone has no visible effect. With `needs_dependencies`, only scenarios with dependencies are run;
-    `size` is that of `draw_scenario`.
+    `size` is that of `draw_scenario`. `first_seed` is one that detects it, because the seeds before it cost
+    time and find nothing.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Mutant(Struct, frozen=True, kw_only=True):
     redundant: str = ""
     needs_dependencies: bool = False
     size: str = "dense"
+    first_seed: int = 0
 
 
 @contextmanager

@@ -53,6 +53,8 @@ START_NEAR_CHANGE = "in a while"
 GAP_SCHEDULE = "gap"
 
 FUNCTIONS = ("fetch", "clean", "send")
+# The payload of entries that the workers of a queue give back every time.
+RETURNED = "given back"
 
 
 class Scenario(Struct, frozen=True, kw_only=True):
@@ -92,7 +94,8 @@ def draw_scenario(
 
     A `fleet` has as many of each, with schedules as in real use. A `dense` one has as much in two hours as
     another in a day: short intervals, busy users, many faults. A `paused` one is dense, has pauses of every
-    scope, and looks for incidents. With dependencies, one small scenario in four
+    scope, and looks for incidents; a `returned` one is dense, and workers give entries back again and again.
+    With dependencies, one small scenario in four
     also has followers, needs and budgets; in one of four, instances have different functions.
     """
     if size == "paused":
@@ -101,6 +104,8 @@ def draw_scenario(
         return with_workflows(draw_dense(seed, hours=hours))
     if size == "limits":
         return with_keyed_limits(draw_dense(seed, hours=hours))
+    if size == "returned":
+        return with_returned_entries(draw_dense(seed, hours=hours))
     base = draw_dense(seed, hours=hours) if size == "dense" else _draw_base(seed, hours=hours, size=size)
     is_small = size in ("drawn", "dense")
     if is_small and seed % 4 == 2:
@@ -183,6 +188,13 @@ def with_workflows(base: Scenario) -> Scenario:
     flow = {"name": "ask", "steps": steps, "input": {"items": [1, 2, 3]}}
     every = ("default", {"name": "asks", "every": "3m", "overlap": "allow", "workflow": "ask"})
     return replace(base, schedules=(*base.schedules[:2], every), workflows=(flow,))
+
+
+def with_returned_entries(base: Scenario) -> Scenario:
+    """Two schedules of the same scenario, and one whose queue entries are given back at every lease."""
+    handoff = {"payload": RETURNED}
+    returned = {"name": "returned", "every": "10m", "handoff": handoff, "queue": QUEUES[0], "overlap": "skip"}
+    return replace(base, schedules=(*base.schedules[:2], ("default", returned)))
 
 
 def with_keyed_limits(base: Scenario) -> Scenario:

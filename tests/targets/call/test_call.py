@@ -37,7 +37,7 @@ from timewright.core.run.run import Cancelled, Failed, Outcome, Released, Succee
 from timewright.core.target import Call, Isolation, Note
 from timewright.errors import Conflict, InvalidInput, InvalidInstant, NotFound, OverQuota
 from timewright.ports import must_return
-from timewright.targets.call.registry import FunctionRegistry, check_call, load_app
+from timewright.targets.call.registry import FunctionRegistry, check_call, check_call_payload, load_app
 from timewright.targets.call.signature import FunctionSignature, read_signature
 from timewright.targets.call.target import CallTarget
 from timewright.targets.call.threads import CallThreadPool
@@ -370,6 +370,40 @@ def test_an_unknown_function_is_unresolved_with_the_closest_name(target: CallTar
 
 def test_arguments_that_do_not_fit_fail_before_the_function_is_called(target: CallTarget) -> None:
     assert "it needs 'a'" in outcome_of(target, call("add")).error
+
+
+def test_the_fields_of_a_payload_become_arguments_of_the_run(target: CallTarget) -> None:
+    for isolation in ("inherit", "process"):
+        assert outcome_of(target, call("add", isolation, a=1, b=2), payload={"b": 40}) == Succeeded(result=41)
+    told = outcome_of(target, call("tell_async", x=1), payload={"x": 2, "y": 3})
+    assert isinstance(told, Succeeded)
+    assert told.result["args"] == {"x": 2, "y": 3}
+
+
+@pytest.mark.parametrize(
+    ("payload", "why"),
+    [({"a": 1, "c": 2}, "it does not take 'c'"), ([1, 2], "only a JSON object"), ({"b": 2}, "it needs 'a'")],
+)
+def test_a_payload_that_cannot_reach_the_function_is_refused_and_fails_the_run(
+    target: CallTarget, payload: Any, why: str
+) -> None:
+    outcome = outcome_of(target, call("add"), payload=payload)
+    assert isinstance(outcome, Failed)
+    assert why in outcome.error
+    with pytest.raises(InvalidInput, match=why) as refusal:
+        check_call_payload(functions.registry, call("add"), payload)
+    assert (refusal.value.field, refusal.value.fix) == ("payload", 'payload: {"a": …, "b": …}')
+
+
+def test_a_function_with_the_context_may_get_any_payload(target: CallTarget) -> None:
+    for payload in ({"unknown": 1}, [1, 2], "text", None):
+        check_call_payload(functions.registry, call("tell"), payload)
+        assert isinstance(outcome_of(target, call("tell"), payload=payload), Succeeded)
+
+
+def test_the_context_of_a_workflow_step_never_becomes_an_argument(target: CallTarget) -> None:
+    step = {"workflow": "orders", "step": "add", "b": 40}
+    assert outcome_of(target, call("add", a=1), payload=step, schedule_id="") == Succeeded(result=2)
 
 
 def test_a_target_of_another_kind_fails_finally(target: CallTarget) -> None:

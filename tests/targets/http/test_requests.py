@@ -21,6 +21,7 @@ from timewright.targets.http.egress import parse_url
 from timewright.targets.http.request import (
     Redirect,
     RequestHop,
+    add_payload,
     check_http,
     first_hop,
     next_hop,
@@ -428,3 +429,28 @@ def test_a_relative_redirect_is_resolved_against_the_current_url(location: str, 
 def test_an_upgrade_to_tls_is_another_origin() -> None:
     hop = next_hop(hop_to("http://example.com/"), Redirect(301, SITE), sign=unsigned)
     assert "X-Key" not in hop.headers
+
+
+# The payload of a manual run.
+
+
+def test_a_payload_is_the_body_and_two_objects_become_one() -> None:
+    post = Http(url=SITE, method="POST", body={"day": "today", "full": True})
+    assert add_payload(post, {"day": "monday"}).body == {"day": "monday", "full": True}
+    assert add_payload(post, [1]).body == [1]
+    assert add_payload(Http(url=SITE, method="PUT"), {"id": 7}).body == {"id": 7}
+    assert add_payload(post, None) is post
+
+
+def test_a_payload_is_refused_where_no_body_can_be_sent_and_if_it_names_a_secret() -> None:
+    with pytest.raises(InvalidInput, match="cannot be sent with GET"):
+        add_payload(Http(url=SITE, method="GET"), {"id": 7})
+    with pytest.raises(InvalidInput, match="refers to a secret"):
+        add_payload(Http(url=SITE, method="POST"), {"id": "secret://token"})
+
+
+def test_the_payload_of_a_run_is_sent(peer: ScriptedServer, caller: HttpCaller) -> None:
+    target = Http(url=peer.url(), method="POST", body={"day": "today"})
+    outcome = caller.call(target, payload={"id": 7})
+    assert isinstance(outcome, Succeeded)
+    assert json.loads(peer.requests[0].body) == {"day": "today", "id": 7}

@@ -115,3 +115,10 @@ def test_a_payload_becomes_keyword_or_positional_arguments() -> None:
 def test_an_rq_id_has_only_characters_that_rq_accepts() -> None:
     assert redis.job_id(KEY) == KEY
     assert re.fullmatch(r"[A-Za-z0-9_-]+", redis.job_id("test:trial_01K8/é"))
+
+
+def test_a_step_of_a_workflow_sends_its_own_payload_and_not_what_its_run_carries() -> None:
+    target = Publish(to="rabbitmq", name="orders", url=URLS["rabbitmq"], payload={"n": 1})
+    ready = prepare_publish(target)
+    step = launch_of(target, schedule_id="", payload={"workflow": "orders", "step": "send"})
+    assert ready.message(target, step, ready.options).payload == {"n": 1}

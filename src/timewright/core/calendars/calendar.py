@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from calendar import isleap
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, time
 from functools import lru_cache
 from typing import Annotated, Any, Literal
@@ -18,7 +17,7 @@ from zoneinfo import ZoneInfo
 from msgspec import Meta, Struct
 from msgspec.structs import force_setattr
 
-from timewright.core.moments import DAY, EPOCH, SECOND, as_instant, format_instant, to_micros
+from timewright.core.moments import DAY, EPOCH, SECOND, as_instant, format_instant
 from timewright.core.recurrence.offset_periods import offset_periods
 from timewright.core.zones import check_zone
 from timewright.errors import InvalidInput
@@ -151,7 +150,7 @@ class Calendar(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Whether the calendar contains the instant."""
         moment = as_instant(moment)
         local = moment.astimezone(ZoneInfo(self.zone))
-        return self._has_day(local.date()) or self._has_hour(local) or self._has_instant(moment)
+        return self._has_day(local.date()) or self._has_hour(local) or self._span_at(moment) is not None
 
     def next_boundary(self, moment: datetime) -> datetime:
         """Return a later instant up to which `covers` does not change; it may change there."""
@@ -174,11 +173,12 @@ class Calendar(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Return the name of the day or the span of an instant, or an empty string."""
         moment = as_instant(moment)
         day = local_day(moment, self.zone).isoformat()
+        span = self._span_at(moment)
+        return self.names.get(day) or self.names.get(day[5:]) or (span.name if span is not None else "")
+
+    def _span_at(self, moment: datetime) -> Span | None:
         found = bisect_right(self.spans, moment, key=_span_start)
-        inside = found > 0 and moment < self.spans[found - 1].end
-        return (
-            self.names.get(day) or self.names.get(day[5:]) or (self.spans[found - 1].name if inside else "")
-        )
+        return self.spans[found - 1] if found and moment < self.spans[found - 1].end else None
 
     def _has_day(self, day: date) -> bool:
         if self.dates and _at_or_before(self.dates, day) == day:
@@ -194,10 +194,6 @@ class Calendar(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         # HH:MM[:SS] sorts as text in time order, including 24:00.
         today, reading = local.weekday(), local.time().isoformat("seconds")
         return any(today in hours.days and hours.start <= reading < hours.end for hours in self.weekly)
-
-    def _has_instant(self, moment: datetime) -> bool:
-        found = bisect_right(self.spans, moment, key=_span_start)
-        return found > 0 and moment < self.spans[found - 1].end
 
     def _next_hour_boundary(self, reading: datetime) -> datetime:
         """Return the next local time at which weekly hours begin or end, or the day ends."""
@@ -335,32 +331,27 @@ def join_names(one: str, other: str) -> str:
     return f"{one} and {other}"[:MAX_DAY_NAME_LENGTH]
 
 
-def _joined_ranges(ranges: tuple[DateRange, ...]) -> Iterator[DateRange]:
-    pending: DateRange | None = None
+def _joined_ranges(ranges: tuple[DateRange, ...]) -> list[DateRange]:
+    joined: list[DateRange] = []
     for run in sorted(ranges, key=_first_day):
-        if pending is None:
-            pending = run
-        elif pending.last < date.max and run.first > pending.last + DAY:
-            yield pending
-            pending = run
+        before = joined[-1] if joined else None
+        if before is None or (before.last < date.max and run.first > before.last + DAY):
+            joined.append(run)
         else:
-            pending = DateRange(first=pending.first, last=max(pending.last, run.last))
-    if pending is not None:
-        yield pending
+            joined[-1] = DateRange(first=before.first, last=max(before.last, run.last))
+    return joined
 
 
-def _joined_spans(spans: tuple[Span, ...]) -> Iterator[Span]:
-    pending: Span | None = None
-    for span in sorted(spans, key=lambda span: to_micros(span.start)):
-        if pending is None or span.start > pending.end:
-            if pending is not None:
-                yield pending
-            pending = span
+def _joined_spans(spans: tuple[Span, ...]) -> list[Span]:
+    joined: list[Span] = []
+    for span in sorted(spans, key=_span_start):
+        before = joined[-1] if joined else None
+        if before is None or span.start > before.end:
+            joined.append(span)
         else:
-            name = join_names(pending.name, span.name)
-            pending = Span(start=pending.start, end=max(pending.end, span.end), name=name)
-    if pending is not None:
-        yield pending
+            name = join_names(before.name, span.name)
+            joined[-1] = Span(start=before.start, end=max(before.end, span.end), name=name)
+    return joined
 
 
 def _at_or_before(days: tuple[date, ...], day: date) -> date | None:

@@ -10,12 +10,13 @@ from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields, replace
 
 from timewright.core.calendars import Calendar
+from timewright.core.input.aliases import TARGET_VALUE_FIELDS, TRIGGER_WORDS
 from timewright.core.input.decode import FIELDS_WE_SET, decode_schedule
 from timewright.core.input.encoding import encode, to_json_value
 from timewright.core.policies.policies import Floor, FloorAction, QueuePolicy
-from timewright.core.recurrence.triggers import After, AnyTrigger, Cron, Every, Manual, Once, Rrule
+from timewright.core.recurrence.triggers import After, AnyOf, AnyTrigger, Every, Manual, Once
 from timewright.core.schedule.schedule import Schedule
-from timewright.core.target import AnyTarget, Call, Handoff, Http, Note, Shell, Workflow
+from timewright.core.target import AnyTarget, Handoff, Http
 from timewright.core.workflow import WorkflowSpec
 from timewright.errors import TimewrightError
 
@@ -88,43 +89,29 @@ def _plain(value: Any) -> Any:
 
 def _trigger_fields(trigger: AnyTrigger) -> dict[str, Any]:
     match trigger:
-        case Cron():
-            found: dict[str, Any] = {"cron": trigger.expression, "zone": trigger.zone}
-            return found | struct_fields(trigger, without=("expression", "zone"))
-        case Rrule():
-            rule = {"rrule": trigger.rule, "zone": trigger.zone}
-            return rule | struct_fields(trigger, without=("rule", "zone"))
-        case Every():
-            return {"every": to_json_value(trigger.interval), **struct_fields(trigger, without=("interval",))}
-        case Once():
-            return {"once": to_json_value(trigger.at)}
+        case AnyOf():
+            return {"trigger": encode(trigger)}
         case Manual():
             return {"manual": True}
         case After():
             name = trigger.schedule or to_json_value(trigger.delay)
             rest = ("schedule",) if trigger.schedule else ("schedule", "delay")
             return {"after": name, **struct_fields(trigger, without=rest)}
-        case _:
-            return {"trigger": encode(trigger)}
+    kind = str(trigger.__struct_config__.tag)
+    _, main = TRIGGER_WORDS[kind]
+    zone = {} if isinstance(trigger, Every | Once) else {"zone": trigger.zone}
+    others = struct_fields(trigger, without=(main, "zone"))
+    return {kind: to_json_value(getattr(trigger, main)), **zone, **others}
 
 
 def _target_fields(target: AnyTarget) -> dict[str, Any]:
-    match target:
-        case Call() if target == Call(name=target.name):
-            return {"call": target.name}
-        case Http() if target == Http(url=target.url, method=target.method):
-            return {"http": f"{target.method} {target.url}"}
-        case Shell() if target == Shell(command=target.command):
-            return {"shell": list(target.command)}
-        case Note():
-            return {"note": target.text}
-        case Handoff() if target == Handoff():
-            return {"handoff": True}
-        case Workflow() if target == Workflow(workflow=target.workflow):
-            return {"workflow": target.workflow}
-        case _:
-            config = target.__struct_config__
-            return {str(config.tag): struct_fields(target)}
+    kind, given = str(target.__struct_config__.tag), struct_fields(target)
+    if isinstance(target, Http) and given.keys() <= {"url", "method"}:
+        return {kind: f"{target.method} {target.url}"}
+    main = TARGET_VALUE_FIELDS[kind]
+    if given.keys() == {main} and not isinstance(target, Handoff):
+        return {kind: given[main]}
+    return {kind: given or True}
 
 
 def _decode_again(schedule: Schedule, written: Mapping[str, Any]) -> Schedule | None:

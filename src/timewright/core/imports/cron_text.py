@@ -15,8 +15,6 @@ from timewright.errors import TimewrightError
 _SINGLE_WITH_STEP = re.compile(r"(\d+)/(\d+)")
 # The last value of minute, hour, day, month and weekday.
 _LAST = (59, 23, 31, 12, 6)
-# The end of the message about an expression that is valid for cron and has no instant.
-NEVER_FIRES = "never fires"
 # Monday is 0.
 WEEKDAYS = tuple(name[:3].lower() for name in words.WEEKDAYS)
 SHORTHANDS = {
@@ -75,10 +73,16 @@ def normalize_fields(fields: Sequence[str], *, and_days: bool) -> tuple[str, lis
 
 
 def add_cron(entry: Entry, field: str, text: str, *, zone: str, and_days: bool, dst: str = "") -> str:
-    """Add a cron trigger to an entry; return why the text is invalid, "" if it is valid."""
+    """Add a cron trigger to an entry; return why the text is invalid, "" if it is valid.
+
+    With a text that cron accepts, but that never fires, the entry is lost.
+    """
     fields = text.split()
     expression, notes = normalize_fields(fields, and_days=and_days) if len(fields) == 5 else (text, [])
     problem = cron_problem(expression, zone=zone)
+    if problem.endswith("never fires"):
+        entry.lose_entry(field, text, problem)
+        return ""
     if not problem:
         trigger = {"kind": "cron", "expression": expression, "zone": zone} | ({"dst": dst} if dst else {})
         report = entry.translated if notes else entry.kept

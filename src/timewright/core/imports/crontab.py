@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from timewright.core.imports.cron_text import NEVER_FIRES, add_cron, cron_problem
+from timewright.core.imports.cron_text import add_cron, cron_problem
 from timewright.core.imports.report import (
     Entry,
     Imported,
@@ -179,9 +179,6 @@ class _Crontab:
         # Vixie's rule: where a day field begins with `*`, both day fields must match.
         starred = any(day.startswith("*") for day in text.split()[2::2])
         if problem := add_cron(entry, "time", text, zone=self.zone, and_days=starred):
-            if problem.endswith(NEVER_FIRES):
-                entry.lose_entry("time", when, problem)
-                return
             raise input_error(
                 place, line, f"is not a crontab line: {problem}", rule=_RULE, fix="correct the line"
             )

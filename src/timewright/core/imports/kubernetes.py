@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from timewright.core.imports.cron_text import NEVER_FIRES, add_cron
+from timewright.core.imports.cron_text import add_cron
 from timewright.core.imports.report import (
     Entry,
     Imported,
@@ -92,11 +92,7 @@ def _add_time(entry: Entry, spec: Mapping[str, Any], place: str) -> None:
         note = "every; Kubernetes counts from the start of its controller, Timewright from creation"
         entry.translated("spec.schedule", text, note, trigger={"kind": "every", "interval": text[6:].strip()})
         return
-    problem = add_cron(entry, "spec.schedule", text, zone=zone or "UTC", and_days=False, dst="match")
-    if problem.endswith(NEVER_FIRES):
-        entry.lose_entry("spec.schedule", text, problem)
-        return
-    if problem:
+    if problem := add_cron(entry, "spec.schedule", text, zone=zone or "UTC", and_days=False, dst="match"):
         raise input_error(f"{place} spec.schedule", text, problem, rule="a cron expression", fix="0 3 * * *")
     if zone:
         entry.kept("spec.timeZone", zone, "a local time that occurs twice runs twice, as in Kubernetes")

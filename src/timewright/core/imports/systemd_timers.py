@@ -38,7 +38,8 @@ _LOST = {
     "Restart": "set retry of the schedule",
     "RestartSec": "set retry.backoff of the schedule",
 }
-_SERVICE_KNOWN = ("ExecStart", "ExecStartPre", "ExecStartPost", "Environment", "WorkingDirectory")
+# In the order in which they run.
+_COMMANDS = ("ExecStartPre", "ExecStart", "ExecStartPost")
 _SERVICE_LIMITS = ("TimeoutStartSec", "RuntimeMaxSec", "TimeoutSec")
 _RELATIVE = ("OnUnitActiveSec", "OnUnitInactiveSec")
 _AT_START = ("OnBootSec", "OnStartupSec", "OnActiveSec")
@@ -104,7 +105,7 @@ def _timer(name: str, units: Mapping[str, Unit], options: ImportOptions) -> Entr
     if "Unit" in timer:
         entry.kept("Timer.Unit", service)
     _add_service(entry, service, units.get(service))
-    known = {*_LOST, *_RELATIVE, *_AT_START, "OnCalendar", "Unit", "Persistent", "AccuracySec"}
+    known = {*_RELATIVE, *_AT_START, "OnCalendar", "Unit", "Persistent", "AccuracySec"}
     known |= {"RandomizedDelaySec", "RandomizedOffsetSec", "FixedRandomDelay"}
     _lose(entry, timer, known, prefix="Timer.")
     _add_sections(entry, unit, "Timer")
@@ -211,7 +212,7 @@ def _add_service(entry: Entry, name: str, unit: Unit | None) -> None:
         )
         return
     service = {key: values for key, values in unit.get("Service", {}).items() if values}
-    commands = [text for key in _SERVICE_KNOWN[:3] for text in _in_order(service, key)]
+    commands = [text for key in _COMMANDS for text in service.get(key, ())]
     if not service.get("ExecStart"):
         entry.lose_entry("Service.ExecStart", name, "the service has no command")
         return
@@ -234,7 +235,8 @@ def _add_service(entry: Entry, name: str, unit: Unit | None) -> None:
     if "Type" in service:
         note = "the run ends when the command ends, as with oneshot"
         entry.translated("Service.Type", service["Type"][-1], note)
-    _lose(entry, service, {*_LOST, *_SERVICE_KNOWN, *_SERVICE_LIMITS, "Type"}, prefix="Service.")
+    known = {*_COMMANDS, *_SERVICE_LIMITS, "Environment", "WorkingDirectory", "Type"}
+    _lose(entry, service, known, prefix="Service.")
     _add_description(entry, unit, prefix=f"{name} ")
     _add_sections(entry, unit, "Service", prefix=f"{name} ")
 
@@ -288,11 +290,6 @@ def _command(entry: Entry, commands: list[str], unit: str) -> list[str]:
     return ["/bin/sh", "-c", script]
 
 
-def _in_order(service: Mapping[str, list[str]], key: str) -> list[str]:
-    order = {"ExecStart": "ExecStartPre", "ExecStartPre": "ExecStart"}
-    return service.get(order.get(key, key), [])
-
-
 def _span(entry: Entry, field: str, text: str) -> float | None:
     try:
         return span_seconds(text)
@@ -303,6 +300,6 @@ def _span(entry: Entry, field: str, text: str) -> float | None:
 
 def _lose(entry: Entry, given: Mapping[str, list[str]], known: set[str], *, prefix: str) -> None:
     for key, values in given.items():
-        if key in _LOST or key not in known:
+        if key not in known:
             why = _LOST.get(key, "not a field that this importer knows")
             entry.lost(f"{prefix}{key}", values[-1], why)

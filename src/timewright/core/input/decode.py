@@ -1,6 +1,6 @@
 """Decodes schedules, edits of schedules, and queue policies from JSON-like data.
 
-Aliases from other schedulers are accepted; `encode` writes one canonical form.
+Aliases from other schedulers are accepted; `encoding` writes one canonical form.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from timewright.core.input.aliases import FIELD_ALIASES, snake_case
-from timewright.core.input.encoding import encode, to_json_value
 from timewright.core.input.input_errors import check_name, input_error, raise_at_path
 from timewright.core.input.instant_text import (
     DefaultZone,
@@ -22,7 +21,6 @@ from timewright.core.input.instant_text import (
     resolve_zone,
     zone_in,
 )
-from timewright.core.input.queue_file import QueueEntry, decode_queue_file
 from timewright.core.input.scalars import check_size
 from timewright.core.input.shorthand import expand_trigger, names_trigger, with_hash_key
 from timewright.core.input.struct_decoder import canonical_fields, read_struct, read_value, type_info
@@ -49,19 +47,6 @@ from timewright.errors import TimewrightError
 
 if TYPE_CHECKING:
     from timewright.core.recurrence.phrases import Recurrence
-
-__all__ = [
-    "QueueEntry",
-    "check_name",
-    "decode",
-    "decode_changes",
-    "decode_policy",
-    "decode_queue_file",
-    "decode_schedule",
-    "describe_phrase",
-    "encode",
-    "to_json_value",
-]
 
 T = TypeVar("T")
 

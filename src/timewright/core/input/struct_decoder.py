@@ -17,8 +17,7 @@ from msgspec import inspect as mi
 
 from timewright.core.alerts.channels import AnySender, expand_sender
 from timewright.core.alerts.incidents import AlertRules, CheckIn, Expect
-from timewright.core.calendars import CalendarRule, WeeklyHours
-from timewright.core.calendars.occurrences import parse_hours_phrase, parse_rule_phrase
+from timewright.core.calendars import CalendarRule, WeeklyHours, parse_hours_phrase, parse_rule_phrase
 from timewright.core.input.aliases import FIELD_ALIASES, REPLACEMENTS, FieldPath, normalize_choice, snake_case
 from timewright.core.input.input_errors import (
     check_cap,

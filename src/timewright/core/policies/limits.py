@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from timewright.core.moments import DAY, HOUR, MINUTE, SECOND
-from timewright.core.target import AnyTarget, Call, Handoff, Http, Publish, Workflow
+from timewright.core.target import DATA_FIELDS
 from timewright.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -186,7 +186,8 @@ def resolve_limit_keys(
         return run.limit_keys
     given = payload if payload is not None else run.payload
     if given is None and schedule is not None:
-        given = _payload_of(schedule.target)
+        field = DATA_FIELDS.get(type(schedule.target))
+        given = getattr(schedule.target, field) if field is not None else None
     scope = {
         "payload": given,
         "schedule": {"name": schedule.name, "group": schedule.group, "tags": list(schedule.tags)}
@@ -242,21 +243,6 @@ def _key_text(value: Any) -> str:
         return text
     readable = "".join(letter for letter in text[: MAX_KEY_CHARS // 2] if letter.isprintable())
     return f"{readable}~{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:16]}"
-
-
-def _payload_of(target: AnyTarget) -> Any:
-    """What a target is given."""
-    match target:
-        case Call():
-            return target.args
-        case Http():
-            return target.body
-        case Handoff() | Publish():
-            return target.payload
-        case Workflow():
-            return target.input
-        case _:
-            return None
 
 
 def _invalid(name: str, field: str, why: str, rule: str, fix: str) -> InvalidInput:

@@ -269,7 +269,7 @@ def every(
     seconds: float = ...,
 ) -> Every: ...
 def every(
-    interval: str | timedelta | None = None,
+    interval: str | timedelta = "",
     anchor: datetime | None = None,
     *,
     weeks: float = 0,
@@ -280,9 +280,7 @@ def every(
 ) -> Every | Cron | Rrule | AnyOf:
     """Build a trigger: `every("5m")`, `every(minutes=5)`, or a phrase: `every("friday at 9am")`."""
     parts = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
-    if interval is None:
-        interval = parts
-    elif parts:
+    if parts and interval != "":
         raise InvalidInput(
             f"every has two intervals, {interval} and {format_duration(parts)}",
             field="every",
@@ -290,6 +288,7 @@ def every(
             rule="text, a timedelta, or numbers of units",
             fix='every("1h30m") or every(hours=1, minutes=30)',
         )
+    interval = parts or interval
     try:
         return Every(as_duration(interval, field="every"), anchor)
     except InvalidDuration:

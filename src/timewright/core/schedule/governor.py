@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from timewright.core.calendars import Calendar, occurrence_after
-from timewright.core.calendars.occurrences import NO_CALENDARS
+from timewright.core.calendars import NO_CALENDARS, Calendar, occurrence_after
 from timewright.core.moments import ZERO, format_duration, format_instant
 from timewright.core.policies.backoff import Ladder, Steady, Stretch
 from timewright.core.policies.policies import Align, Clamp, JitterSide

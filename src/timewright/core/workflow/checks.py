@@ -13,10 +13,8 @@ from timewright.core.input.aliases import FIELD_ALIASES
 from timewright.core.input.scalars import check_size
 from timewright.core.input.struct_decoder import read_value, type_info
 from timewright.core.moments import ZERO, check_duration, format_duration
-from timewright.core.target import AnyTarget, Http, Note, Workflow
-from timewright.core.workflow.expression import ValuePath, iter_paths
-from timewright.core.workflow.grammar import parse_condition, parse_path
-from timewright.core.workflow.spec import (
+from timewright.core.target import DATA_FIELDS, AnyTarget, Http, Note, Workflow
+from timewright.core.workflow import (
     DEFAULT_KEY,
     FAIL,
     MAX_EDGES,
@@ -35,6 +33,8 @@ from timewright.core.workflow.spec import (
     layers,
     parse_match,
 )
+from timewright.core.workflow.expression import ValuePath, iter_paths
+from timewright.core.workflow.grammar import parse_condition, parse_path
 from timewright.core.workflow.step_input import (
     may_have_templates,
     parse_reference,
@@ -57,7 +57,7 @@ _TEMPLATE = re.compile(r"(?:\{\{|\$\{|\$\()\s*(?:steps|input|item|run|schedule)\
 # Forms of templates that other tools have, and that would be passed on as they are.
 _OTHER_TEMPLATE = re.compile(r"(?:\$\{|\$\()\s*(?:steps|input|item|run|schedule)\b")
 # Fields of a target with data. The others decide what is called, so they must not contain references.
-_DATA = {"args", "body", "input", "payload"}
+_DATA = frozenset(DATA_FIELDS.values())
 _Given = TypeVar("_Given")
 _Found = TypeVar("_Found")
 

@@ -15,17 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from timewright.core.input.input_errors import join_path
-from timewright.core.target import (
-    SECRET_PREFIX,
-    AnyTarget,
-    Call,
-    Handoff,
-    Http,
-    Note,
-    Publish,
-    Shell,
-    Workflow,
-)
+from timewright.core.target import DATA_FIELDS, SECRET_PREFIX, AnyTarget, Http, Note, Shell
+from timewright.core.workflow import DEFAULT_KEY, REFERENCE_KEY, Step, WorkflowSpec, is_reference, iter_leaves
 from timewright.core.workflow.expression import (
     MISSING,
     ROOTS,
@@ -36,14 +27,6 @@ from timewright.core.workflow.expression import (
     resolve_path,
 )
 from timewright.core.workflow.grammar import parse_condition, parse_path
-from timewright.core.workflow.spec import (
-    DEFAULT_KEY,
-    REFERENCE_KEY,
-    Step,
-    WorkflowSpec,
-    is_reference,
-    iter_leaves,
-)
 from timewright.errors import InvalidWorkflow
 
 # A command reads its input from the environment, as JSON; Linux limits one variable to 128 KiB.
@@ -59,13 +42,10 @@ _LOADER_VARIABLE = re.compile(
     r"\b(?:LD_\w*|DYLD_\w*|PATH|IFS|ENV|BASH_ENV|SHELL|PYTHON\w*|PERL\w*|RUBY\w*|NODE_\w*|GIT_\w*)$"
 )
 _FIELDS: dict[type, tuple[str, ...]] = {
+    **{kind: (field,) for kind, field in DATA_FIELDS.items()},
     Http: ("url", "headers", "body"),
     Shell: ("command", "env"),
     Note: ("text",),
-    Call: ("args",),
-    Publish: ("payload",),
-    Handoff: ("payload",),
-    Workflow: ("input",),
 }
 
 
@@ -156,13 +136,8 @@ def add_input(target: AnyTarget, values: Mapping[str, Any]) -> AnyTarget:
         return target
     if isinstance(target, Shell):
         return replace(target, env={**target.env, INPUT_VARIABLE: _encode_input(values)})
-    if isinstance(target, Call):
-        return replace(target, args={**target.args, **values})
-    if isinstance(target, Workflow):
-        return replace(target, input={**target.input, **values})
-    if isinstance(target, Http):
-        return replace(target, body={**(target.body or {}), **values})
-    return replace(target, payload={**(target.payload or {}), **values})
+    field = DATA_FIELDS[type(target)]
+    return replace(target, **{field: {**(getattr(target, field) or {}), **values}})
 
 
 def _encode_input(values: Mapping[str, Any]) -> str:
@@ -261,7 +236,7 @@ def _render(value: Any, values: Mapping[str, Any], field: str) -> Any:
 
 def _render_text(text: str, values: Mapping[str, Any], field: str) -> Any:
     whole = _TEMPLATE.fullmatch(text)
-    if whole is not None and field in ("body", "payload", "args", "input"):
+    if whole is not None and field in DATA_FIELDS.values():
         found = values[whole[1]]
         return _refuse_secret(found, field) if isinstance(found, str) else found
     if _TEMPLATE.search(text) is None:

@@ -164,6 +164,7 @@ def open_context(
     from timewright.wiring import (
         artifact_store_of,
         build_auth_cache,
+        check_payload,
         check_target,
         host_inspector,
         open_store,
@@ -204,6 +205,7 @@ def open_context(
             artifacts=artifact_store_of(store, settings),
             run_target_test=target_tester(store, settings, auth_cache=auth_cache),
             check_target=check_target,
+            check_payload=check_payload,
         )
     finally:
         store.close()

@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 
 from timewright.core.moments import format_duration, format_instant
 from timewright.core.run.run import Artifact
-from timewright.core.workflow.spec import FormField
+from timewright.core.workflow import FormField
 from timewright.errors import InvalidInput, NotAllowed, TimewrightError
 from timewright.interfaces.http.operation_handler import NAMESPACE_HEADER
 from timewright.interfaces.http.pages import html_page

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from msgspec.structs import asdict
 
 from timewright.core.calendars import Calendar
-from timewright.core.definitions.file import MAX_OWNER_LENGTH
+from timewright.core.definitions import MAX_OWNER_LENGTH
 from timewright.core.input.decode import decode
 from timewright.core.input.input_errors import check_name, input_error
 from timewright.core.zones import name_of_zone

@@ -197,7 +197,8 @@ class Scheduler(
                 schedule, when, policies, settings=self._settings, valid_shapes=self._valid_shapes
             )
             args = None if "target" in policies else request["target"].get("args", {})
-            self.registry.add(function, name=schedule, isolation=isolation, args=args)
+            by_hand = when in ("manual", {"kind": "manual"}) or "manual" in policies
+            self.registry.add(function, name=schedule, isolation=isolation, args=args, args_later=by_hand)
             self._declare(schedule, request)
             return function
 

@@ -8,8 +8,8 @@ from typing import Any, Protocol, get_type_hints, overload
 
 import msgspec
 
-from timewright.core.workflow import WorkflowSpec, decode_workflow
-from timewright.core.workflow.spec import REFERENCE_KEY
+from timewright.core.workflow import REFERENCE_KEY, WorkflowSpec
+from timewright.core.workflow.checks import decode_workflow
 from timewright.errors import InvalidInput, InvalidWorkflow
 from timewright.interfaces.python.checks import checked_calendar
 

@@ -17,10 +17,9 @@ from timewright.core.run.build import build_standalone_run
 from timewright.core.run.needs import Needs, find_needs, needs_of_wait
 from timewright.core.run.run import ExecutionTerms, Run, RunState
 from timewright.core.target import Handoff, Http, Workflow
-from timewright.core.workflow import Step, WorkflowSpec, add_input, successors
+from timewright.core.workflow import Step, Wait, WorkflowSpec, each_limit_key, parse_match, successors
 from timewright.core.workflow.expression import iter_paths
-from timewright.core.workflow.spec import Wait, each_limit_key, parse_match
-from timewright.core.workflow.step_input import referenced_paths, render_target, step_templates
+from timewright.core.workflow.step_input import add_input, referenced_paths, render_target, step_templates
 from timewright.errors import TimewrightError, UnreadableRow
 from timewright.ids import TimedIds
 from timewright.ports import StoredObject, Transaction

@@ -13,8 +13,14 @@ from msgspec.structs import replace
 from timewright.core.facts import Fact, RunFailed
 from timewright.core.moments import format_instant
 from timewright.core.run.run import Attempt, Run, RunState
-from timewright.core.workflow import Step, each_items, resolve_input, skip_reason
-from timewright.core.workflow.step_input import render_question, render_target, template_values
+from timewright.core.workflow import Step, skip_reason
+from timewright.core.workflow.step_input import (
+    each_items,
+    render_question,
+    render_target,
+    resolve_input,
+    template_values,
+)
 from timewright.errors import InvalidWorkflow, TimewrightError
 from timewright.ledger.alerts.deliveries import deliver_questions
 from timewright.ledger.fact_builders import new_run_facts, run_fields

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from timewright.core.run.run import Failed, Outcome, Run, RunState, Succeeded
-from timewright.core.workflow.spec import Wait
+from timewright.core.workflow import Wait
 from timewright.core.workflow.step_input import render_question
 from timewright.errors import NotAllowed
 from timewright.ledger.workflow_runs.records import (

@@ -24,7 +24,8 @@ from timewright.core.alerts.channels import (
     Words,
     parse_sender,
 )
-from timewright.core.input.decode import check_name, decode
+from timewright.core.input.decode import decode
+from timewright.core.input.input_errors import check_name
 from timewright.core.moments import format_instant
 from timewright.core.run.run import Run, RunState
 from timewright.core.target import Http

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct, structs
 from timewright.core.budgets.budgets import MAX_COUNTED, Budget, BudgetUsage, Unit, check_period
 from timewright.core.budgets.costs import Currency, Quantity, to_millionths
 from timewright.core.budgets.spending import reason_prefix
-from timewright.core.input.decode import check_name
+from timewright.core.input.input_errors import check_name
 from timewright.core.run.leasing import WaitReason
 from timewright.core.zones import check_zone
 from timewright.errors import InvalidInput, TimewrightError

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from timewright.core.budgets.budgets import ProviderWindow
 from timewright.core.budgets.spending import reason_prefix
-from timewright.core.input.decode import check_name
+from timewright.core.input.input_errors import check_name
 from timewright.core.moments import check_storable, format_instant
 from timewright.core.run.leasing import WaitReason
 from timewright.errors import InvalidInput

@@ -13,7 +13,8 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from timewright.core.calendars import Calendar
-from timewright.core.input.decode import check_name, decode
+from timewright.core.input.decode import decode
+from timewright.core.input.input_errors import check_name
 from timewright.core.recurrence.triggers import ZONED_TRIGGERS, AnyOf
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.errors import InvalidInput, InvalidZone, NotAllowed

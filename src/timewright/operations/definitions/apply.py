@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from timewright.core.definitions import SECTIONS, Definition, DefinitionFile, Kind, locate_error
 from timewright.core.definitions.export import schedule_fields
-from timewright.core.definitions.file import SECTIONS, Definition, DefinitionFile, Kind, locate_error
 from timewright.core.schedule.schedule import Schedule
 from timewright.errors import InvalidInput, TimewrightError
 from timewright.ledger.records.owners import (

@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from timewright.core.definitions import Definition, Kind, write_definitions
+from timewright.core.definitions import SECTIONS, Definition, Kind, write_definitions
 from timewright.core.definitions.export import schedule_fields
-from timewright.core.definitions.file import SECTIONS
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.ledger.records.owners import Ownership, read_owned
 from timewright.operations.context import OperationContext, check_may_block

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from timewright.core.calendars import Calendar
+from timewright.core.definitions import Kind
 from timewright.core.definitions.export import calendar_fields, queue_fields, workflow_fields
-from timewright.core.definitions.file import Kind
 from timewright.core.input.decode import decode
 from timewright.core.policies.limits import LIMIT, decode_limit
 from timewright.core.policies.policies import QueuePolicy

@@ -13,8 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from timewright.core.definitions import read_definitions
-from timewright.core.definitions.file import MAX_TEXT_LENGTH, SECTIONS, DefinitionFile, Kind
+from timewright.core.definitions import MAX_TEXT_LENGTH, SECTIONS, DefinitionFile, Kind, read_definitions
 from timewright.core.facts import Fact, OccurrencesDropped, RunAdmitted, RunSkipped
 from timewright.core.input.input_errors import input_error
 from timewright.core.schedule.schedule import ScheduleState

@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from timewright.core.finding import Finding
-from timewright.core.input.decode import check_name
-from timewright.core.input.input_errors import missing_field
+from timewright.core.input.input_errors import check_name, missing_field
 from timewright.core.input.struct_decoder import canonical_fields
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.errors import InvalidInput

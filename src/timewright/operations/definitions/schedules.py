@@ -10,7 +10,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from timewright.core.definitions.file import locate_error
+from timewright.core.definitions import locate_error
 from timewright.core.input.input_errors import check_name
 from timewright.core.input.instant_text import resolve_zone
 from timewright.core.input.struct_decoder import canonical_fields

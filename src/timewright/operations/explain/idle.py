@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from timewright.core.calendars import Calendar, allowed_after
-from timewright.core.calendars.occurrences import NO_CALENDARS
+from timewright.core.calendars import NO_CALENDARS, Calendar, allowed_after
 from timewright.core.moments import format_instant
 from timewright.core.recurrence.triggers import Manual
 from timewright.core.run.following import follows_upstream

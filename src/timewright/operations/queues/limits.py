@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 from msgspec.structs import asdict
 
-from timewright.core.input.decode import check_name
+from timewright.core.input.input_errors import check_name
 from timewright.core.policies.limits import (
     KEY_MARK,
     LIMIT,

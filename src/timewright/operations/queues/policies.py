@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import Struct, field
 
-from timewright.core.input.decode import check_name, decode
+from timewright.core.input.decode import decode
+from timewright.core.input.input_errors import check_name
 from timewright.core.input.queue_file import decode_queue_file
 from timewright.core.input.scalars import check_size
 from timewright.core.policies.policies import QueuePolicy

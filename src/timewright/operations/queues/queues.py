@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
-from timewright.core.input.decode import check_name
+from timewright.core.input.input_errors import check_name
 from timewright.core.moments import check_storable, to_micros
 from timewright.core.policies.limits import MAX_LIMITS, LimitName
 from timewright.core.policies.policies import NORMAL_PRIORITY, Priority, QueuePolicy

@@ -114,6 +114,7 @@ def run_schedule(context: OperationContext, tx: Transaction, request: RunSchedul
     """Run a schedule once more, now or at a future instant; its next occurrence does not change."""
     now = context.now()
     record = _find_approved(tx, context.namespace, request.schedule)
+    _check_payload(context, record.schedule, request.payload)
     result = run_now(
         context.store,
         record.schedule.id,
@@ -157,13 +158,15 @@ def _skip_warnings(runs: Iterable[tuple[str, Run]]) -> Iterator[str]:
 def run_many_schedules(context: OperationContext, tx: Transaction, request: RunManySchedules) -> NewRuns:
     """Run schedules once more, many runs in one transaction; each obeys overlap, as if made one by one."""
     now = context.now()
-    ids = {
-        name: _find_approved(tx, context.namespace, name).schedule.id
+    schedules = {
+        name: _find_approved(tx, context.namespace, name).schedule
         for name in {one.schedule for one in request.runs}
     }
+    for one in request.runs:
+        _check_payload(context, schedules[one.schedule], one.payload)
     wanted = [
         ManualRun(
-            schedule_id=ids[one.schedule],
+            schedule_id=schedules[one.schedule].id,
             at=one.at,
             force=one.force,
             client_key=one.client_key,
@@ -225,6 +228,11 @@ def _find_approved(tx: Transaction, namespace: str, wanted: str) -> ScheduleReco
     record = find_schedule(tx, namespace, wanted)
     check_approved(record)
     return record
+
+
+def _check_payload(context: OperationContext, schedule: Schedule, payload: Any) -> None:
+    if context.check_payload is not None:
+        context.check_payload(schedule.target, payload)
 
 
 def _check_same_payload(run: Run, request: RunSchedule | RunItem) -> None:

@@ -11,10 +11,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from timewright.core.input.decode import check_name, decode_changes, decode_schedule, describe_phrase
-from timewright.core.input.input_errors import missing_field
+from timewright.core.input.decode import decode_changes, decode_schedule, describe_phrase
+from timewright.core.input.input_errors import check_name, missing_field
 from timewright.core.input.struct_decoder import canonical_fields
-from timewright.core.recurrence.triggers import zone_of
+from timewright.core.recurrence.triggers import Manual, zone_of
 from timewright.core.schedule.likely_mistakes import check_new_schedule, likely_mistakes
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.core.target import Handoff
@@ -199,7 +199,7 @@ def check_schedule(context: OperationContext, schedule: Schedule, *, before: Sch
             reject_plain_secrets(context.caller, target)
             check_secret_use(context, target, before=earlier)
             if context.check_target is not None:
-                context.check_target(target)
+                context.check_target(target, args_later=isinstance(schedule.trigger, Manual))
     if schedule.namespace != context.namespace:
         raise InvalidInput(
             f"namespace {schedule.namespace!r} is not the namespace of this request",

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from timewright.access.credentials import new_answer_slug, read_answer_slug
 from timewright.core.run.run import Run, Succeeded
-from timewright.core.workflow.spec import FormField, check_answer, matches_event
+from timewright.core.workflow import FormField, check_answer, matches_event
 from timewright.errors import Forbidden, NotAllowed
 from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import settle_results

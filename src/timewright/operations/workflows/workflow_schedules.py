@@ -10,8 +10,7 @@ import msgspec
 
 from timewright.core.input.aliases import snake_case
 from timewright.core.schedule.schedule import ScheduleState
-from timewright.core.workflow import WorkflowSpec
-from timewright.core.workflow.spec import each_limits
+from timewright.core.workflow import WorkflowSpec, each_limits
 from timewright.errors import Conflict, InvalidWorkflow, TimewrightError
 from timewright.ledger.replan import archive
 from timewright.ledger.workflow_runs.records import (

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from timewright.core.input.input_errors import check_name
 from timewright.core.input.shorthand import expand_target
 from timewright.core.target import AnyTarget, Handoff, Workflow
-from timewright.core.workflow import Step, WorkflowSpec, decode_workflow
+from timewright.core.workflow import Step, WorkflowSpec
+from timewright.core.workflow.checks import decode_workflow
 from timewright.errors import Conflict, InvalidInput, InvalidWorkflow, TimewrightError
 from timewright.ledger.workflow_runs.records import (
     VERSION,

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from timewright.core.input.input_errors import check_name, input_error, show_value
 from timewright.core.target import Call, Isolation
-from timewright.errors import Conflict, InvalidInput, NotFound, TimewrightError
+from timewright.errors import Conflict, NotFound, TimewrightError
 from timewright.targets.call.signature import FunctionSignature, is_async, read_signature
 from timewright.targets.context import Context
 
@@ -140,8 +140,12 @@ class FunctionRegistry:
         isolation: Isolation = "inherit",
         entry_point: str = "",
         args: dict[str, Any] | None = None,
+        args_later: bool = False,
     ) -> RegisteredFunction:
-        """Register a function. Refuses a name that is taken, and `args` that do not fit the function."""
+        """Register a function. Refuses a name that is taken, and `args` that do not fit the function.
+
+        With `args_later`, a payload may bring the arguments that are missing.
+        """
         named = check_name(name if name is not None else getattr(function, "__name__", ""), field="name")
         known = self._functions.get(named)
         if (
@@ -168,7 +172,7 @@ class FunctionRegistry:
             around=self.around,
         )
         if args is not None:
-            _check_fit(registered, args, field="args")
+            registered.signature.check_args(named, args, field="args", more_later=args_later)
         self._functions[named] = registered
         self.version += 1
         return registered
@@ -251,24 +255,19 @@ class FunctionRegistry:
 
 
 def check_call(registry: FunctionRegistry, target: Call, *, args_later: bool = False) -> None:
-    """Refuse a call of an unknown function, or with arguments that do not fit it."""
+    """Refuse a call of an unknown function, or with arguments that do not fit it.
+
+    With `args_later`, arguments may be missing.
+    """
     registered = registry.resolve(target.name)
-    if not args_later:
-        _check_fit(registered, target.args, field="target.args")
+    registered.signature.check_args(target.name, target.args, field="target.args", more_later=args_later)
     if "process" in (target.isolation, registered.isolation):
         registry.import_reference(registered)
 
 
-def _check_fit(registered: RegisteredFunction, args: dict[str, Any], *, field: str) -> None:
-    why = registered.signature.mismatch(args)
-    if why:
-        raise InvalidInput(
-            f"{field} do not fit {registered.name!r}: {why}",
-            field=field,
-            value=", ".join(sorted(args))[:64],
-            rule="the arguments must match the parameters of the function",
-            fix=f"args: {{{', '.join(sorted(registered.signature.parameters))}}}",
-        )
+def check_call_payload(registry: FunctionRegistry, target: Call, payload: Any) -> None:
+    """Refuse the payload of a manual run if the function would not receive it, or still needs arguments."""
+    registry.resolve(target.name).signature.check_payload(target.name, target.args, payload)
 
 
 def _is_same_definition(before: Callable[..., Any], now: Callable[..., Any]) -> bool:

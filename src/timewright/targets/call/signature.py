@@ -9,7 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from timewright.core.input.input_errors import input_error
+from timewright.core.input.input_errors import input_error, show_value
+from timewright.errors import InvalidInput
 from timewright.targets.context import Context
 
 _CONTEXT_NAMES = frozenset({"context", "ctx"})
@@ -23,12 +24,26 @@ class FunctionSignature(Struct, frozen=True, kw_only=True):
     required: frozenset[str] = frozenset()
     accepts_any: bool = False
 
-    def mismatch(self, args: dict[str, Any]) -> str:
-        """Explain why these arguments do not fit; "" if they do."""
+    def with_payload(self, args: dict[str, Any], payload: Any) -> dict[str, Any]:
+        """The arguments of a run: fields of its payload that are parameters replace those of the schedule."""
+        if not isinstance(payload, dict):
+            return args
+        return args | {name: payload[name] for name in payload if self.accepts_any or name in self.parameters}
+
+    def payload_mismatch(self, payload: Any) -> str:
+        """Explain why a payload cannot reach the function, as arguments or in the context; "" if it can."""
+        if payload is None or self.takes_context:
+            return ""
+        if not isinstance(payload, dict):
+            return "only a JSON object can become arguments"
+        return self.mismatch(payload, more_later=True)
+
+    def mismatch(self, args: dict[str, Any], *, more_later: bool = False) -> str:
+        """Explain why these arguments do not fit; "" if they do. With `more_later`, some may be missing."""
         if self.required <= args.keys() <= self.parameters:
             return ""
         unknown = sorted(set(args) - self.parameters) if not self.accepts_any else []
-        missing = sorted(self.required - set(args))
+        missing = sorted(self.required - set(args)) if not more_later else []
         if unknown:
             near = get_close_matches(unknown[0], self.parameters, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -39,6 +54,33 @@ class FunctionSignature(Struct, frozen=True, kw_only=True):
             named = ", ".join(map(repr, missing[:5]))
             return f"it needs {named}; name the first parameter `context` to receive the run's context"
         return ""
+
+    def check_args(self, name: str, args: dict[str, Any], *, field: str, more_later: bool = False) -> None:
+        """Refuse arguments that do not fit the function `name`. With `more_later`, some may be missing."""
+        why = self.mismatch(args, more_later=more_later)
+        if why:
+            raise InvalidInput(
+                f"{field} do not fit {name!r}: {why}",
+                field=field,
+                value=", ".join(sorted(args))[:64],
+                rule="the arguments must match the parameters of the function",
+                fix=f"args: {{{', '.join(sorted(self.parameters))}}}",
+            )
+
+    def check_payload(self, name: str, args: dict[str, Any], payload: Any) -> None:
+        """Refuse a payload that the function `name` would not receive, or that leaves out arguments."""
+        why = self.payload_mismatch(payload) or self.mismatch(self.with_payload(args, payload))
+        if why:
+            named = ", ".join(f'"{parameter}": …' for parameter in sorted(self.parameters)[:5])
+            raise InvalidInput(
+                f"the payload does not fit {name!r}: {why}",
+                field="payload",
+                value=show_value(payload),
+                rule="the fields of the payload are arguments of the function",
+                fix=f"payload: {{{named}}}"
+                if named
+                else "give the function a first parameter `context`, and read context.payload",
+            )
 
 
 def read_signature(function: Callable[..., Any]) -> FunctionSignature:

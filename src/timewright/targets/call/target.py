@@ -112,11 +112,13 @@ class CallTarget:
             result(Failed(error=f"a {type(target).__name__} is not a call", final=True))
             return FINISHED_WORK
         registered = self._registry.resolve(target.name)
-        mismatch = registered.signature.mismatch(target.args)
+        signature, payload = registered.signature, launch.given_payload
+        args = signature.with_payload(target.args, payload)
+        mismatch = signature.payload_mismatch(payload) or signature.mismatch(args)
         if mismatch:
             result(failed(f"the arguments do not fit {target.name!r}: {mismatch}"))
             return FINISHED_WORK
-        args, grace = target.args, launch.grace.total_seconds()
+        grace = launch.grace.total_seconds()
         isolation = self._choose_isolation(target, registered)
         if isolation == "loop":
             return LoopCall(

@@ -126,6 +126,24 @@ def check_http(target: Http, *, egress: EgressPolicy | None = None) -> None:
         )
 
 
+def add_payload(target: Http, payload: Any) -> Http:
+    """The request of a manual run: its payload is the body; two JSON objects become one.
+
+    A payload may not name secrets: who may run a schedule does not choose what is sent with its rights.
+    """
+    if payload is None:
+        return target
+    if target.method in _NO_BODY:
+        rule = f"the payload is the body, and a {target.method} request has none"
+        raise input_error("payload", payload, f"cannot be sent with {target.method}", rule=rule, fix="POST")
+    if find_references(payload):
+        rule = "secrets belong to the schedule, not to the payload of a run"
+        raise input_error("payload", payload, "refers to a secret", rule=rule, fix="body: in the schedule")
+    if isinstance(payload, dict) and isinstance(target.body, dict):
+        payload = target.body | payload
+    return replace(target, body=payload)
+
+
 def prepare_request(target: Http) -> PreparedRequest:
     """Validate a target and build its request."""
     url = parse_url(target.url)

@@ -35,6 +35,7 @@ from timewright.targets.http.request import (
     PreparedRequest,
     Redirect,
     RequestHop,
+    add_payload,
     first_hop,
     next_hop,
     prepare_request,
@@ -136,7 +137,7 @@ class HttpTarget:
         target = launch.target
         if not isinstance(target, Http):
             return Failed(error="this is not an HTTP target", final=True)
-        prepared = prepare_request(target)
+        prepared = prepare_request(add_payload(target, launch.given_payload))
         limit = launch.time_limit or target.timeout + SLOT_WAIT
         within = format_duration(min(target.timeout, limit))
         ends = asyncio.get_running_loop().time() + limit.total_seconds()

@@ -160,7 +160,7 @@ def build_message(
     target: Publish, launch: Launch, *, options: BrokerOptions, max_bytes: int
 ) -> BrokerMessage:
     """Build the message of a launch. The payload of the run takes precedence over that of the schedule."""
-    payload = target.payload if launch.payload is None else launch.payload
+    payload = target.payload if launch.given_payload is None else launch.given_payload
     return BrokerMessage(
         key=launch.key,
         name=target.name,

@@ -8,13 +8,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from timewright.core.moments import EPOCH
 from timewright.core.recurrence.phrases.clock_times import fixed_length, part_without_time, read_time
-from timewright.core.recurrence.phrases.dates import (
-    add_months,
-    date_or_none,
-    make_date,
-    nth_in_month,
-    written_date,
-)
 from timewright.core.recurrence.phrases.instant_parts import (
     FromNow,
     NextWorkingDay,
@@ -23,6 +16,11 @@ from timewright.core.recurrence.phrases.instant_parts import (
     UnitRef,
     WeekdayRef,
     WrittenDate,
+    add_months,
+    date_or_none,
+    make_date,
+    nth_in_month,
+    written_date,
 )
 from timewright.core.recurrence.phrases.parts import DateOfYear, Length, PartOfDay, Times, Zone
 from timewright.core.recurrence.phrases.tokens import (
@@ -66,8 +64,11 @@ class _Reader:
 
     def read(self) -> datetime:
         """Return the instant."""
-        day = self.one(_DAY_PARTS, "days") if not self._is_in_named_unit() else None
-        weekday = self.one(WeekdayRef, "weekdays")
+        if self._is_in_named_unit():
+            return self._in_unit()
+        day, weekday = self.one(_DAY_PARTS, "days"), self.one(WeekdayRef, "weekdays")
+        if day is None:
+            return self._next_time() if weekday is None else self._weekday(weekday)
         if isinstance(day, FromNow):
             if weekday is not None:
                 raise PhraseProblem(
@@ -78,13 +79,6 @@ class _Reader:
             return self._from_now(day)
         if isinstance(day, WrittenDate) and day.kind in ("INSTANT", "UNIX"):
             return self._checked_weekday(self._exact(day), weekday)
-        if day is None and weekday is None:
-            return self._in_unit() if self._is_in_named_unit() else self._next_time()
-        if day is None and self._is_in_named_unit():
-            return self._in_unit()
-        if day is None:
-            assert weekday is not None
-            return self._weekday(weekday)
         return self._checked_weekday(self._day(day), weekday)
 
     def _is_in_named_unit(self) -> bool:
@@ -117,11 +111,7 @@ class _Reader:
     def _at(self, day: date) -> datetime:
         """Return the time of the phrase on a day, 00:00 without one."""
         extra, seconds = divmod(self.seconds or 0, 86_400)
-        try:
-            local = datetime.combine(day, time()) + timedelta(days=extra, seconds=seconds)
-        except OverflowError:
-            raise _out_of_range() from None
-        return to_instant(local, self.zone)
+        return _to_instant(datetime.combine(day, time()) + timedelta(days=extra, seconds=seconds), self.zone)
 
     def _search(self, day_of: Callable[[int], date | None], steps: range) -> datetime:
         """Return the first instant after now among numbered days; before now if the past is wanted."""
@@ -235,17 +225,9 @@ class _Reader:
         if self.seconds is not None:
             raise PhraseProblem("has two times", rule="one point in time", fix="only one of them")
         if part.kind == "UNIX":
-            try:
-                return EPOCH + timedelta(seconds=part.value)
-            except OverflowError:
-                raise _out_of_range() from None
+            return EPOCH + timedelta(seconds=part.value)
         local, offset = read_written_instant(part.value)
-        if offset is None:
-            return to_instant(local, self.zone)
-        try:
-            return (local - offset).replace(tzinfo=UTC)
-        except OverflowError:
-            raise _out_of_range() from None
+        return _to_instant(local, self.zone) if offset is None else (local - offset).replace(tzinfo=UTC)
 
     def _checked_weekday(self, at: datetime, ref: WeekdayRef | None) -> datetime:
         found = at.astimezone(self.zone).weekday()
@@ -314,15 +296,11 @@ def describe_moment(at: datetime, zone: tzinfo, name: str) -> str:
     return f"{shown}, {zone_name}" if zone_name else shown
 
 
-def to_instant(local: datetime, zone: tzinfo) -> datetime:
+def _to_instant(local: datetime, zone: tzinfo) -> datetime:
     """Return the instant of a local time; one that a clock change skips or repeats is refused."""
-    try:
-        first = local.replace(tzinfo=zone, fold=0).astimezone(UTC)
-        second = local.replace(tzinfo=zone, fold=1).astimezone(UTC)
-        back = first.astimezone(zone).replace(tzinfo=None, fold=0)
-    except OverflowError:
-        raise _out_of_range() from None
-    if back != local:
+    first = local.replace(tzinfo=zone, fold=0).astimezone(UTC)
+    second = local.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    if first.astimezone(zone).replace(tzinfo=None, fold=0) != local:
         after = max(first, second).astimezone(zone)
         raise PhraseProblem(
             f"does not exist: on {local:%Y-%m-%d} the clock skips {local:%H:%M} in this zone",

@@ -190,10 +190,6 @@ def build_clock(values: list[Any]) -> ClockTime:
     return ClockTime(hour, minute, second, half or part, bare=bare and not isinstance(number, Fraction))
 
 
-def build_named_time(values: list[Any]) -> ClockTime:
-    return ClockTime(values[-1] // 3600)
-
-
 def build_spoken(values: list[Any]) -> ClockTime:
     """Build `half past nine`, `quarter to ten`, `5 past 9`: minutes, direction, hour, am or pm."""
     if values[0] == "half":
@@ -213,10 +209,6 @@ def build_spoken_number(values: list[Any]) -> ClockTime:
     if values[0] % 5 and values[1] in ("to", "till"):
         return clock._replace(half="to", written=f"{values[0]} {values[1]} {(clock.hour + 1) % 24}")
     return clock
-
-
-def build_half_hour(values: list[Any]) -> ClockTime:
-    return ClockTime(values[0], 30, half="half")
 
 
 def build_past(values: list[Any]) -> int:
@@ -245,7 +237,7 @@ def build_months(values: list[Any]) -> Months:
 def build_nth(values: list[Any]) -> int:
     if "penultimate" in values:
         return -2
-    if "last" in values:
+    if "last" in values or "final" in values:
         return -values[0] if isinstance(values[0], int) else -1
     return int(values[0])
 
@@ -342,11 +334,6 @@ def build_recurrence(values: list[Any]) -> list[Any]:
         weekly and numbered and not set(weekly) & set(numbered)
     )
     return [*(one for group in groups for one in group), *([Apart()] if apart else [])]
-
-
-def is_every(day: Any) -> bool:
-    """Whether `every` stands in front of weekdays."""
-    return isinstance(day, Weekly) and day.every
 
 
 def _is_date(part: Any) -> bool:

@@ -15,7 +15,8 @@ from timewright.core.recurrence.phrases.times_of_plan import (
     read_pattern,
     with_times,
 )
-from timewright.core.recurrence.phrases.tokens import PhraseProblem, TwoReadings
+from timewright.core.recurrence.phrases.tokens import WEEKDAY_NAMES, PhraseProblem, TwoReadings
+from timewright.core.recurrence.words import ordinal
 
 T = TypeVar("T", int, tuple[int, int])
 
@@ -191,7 +192,11 @@ def _with_period(plan: Plan, written: Written) -> Plan:
         raise PhraseProblem(
             "repeats in two ways", rule="a phrase repeats in one way", fix="leave out one of them"
         )
-    if unit is not None and unit[0] > 1 and any(parts.is_every(day) for day in written.days):
+    if (
+        unit is not None
+        and unit[0] > 1
+        and any(isinstance(day, parts.Weekly) and day.every for day in written.days)
+    ):
         raise PhraseProblem(
             f"repeats some days every {unit[0]} {unit[1]}s and others every week",
             rule="a phrase repeats in one way",
@@ -225,7 +230,7 @@ def _two_readings(part: parts.Ambiguous, plan: Plan) -> tuple[int, str]:
 
 def _one_unit(units: list[tuple[int, str]]) -> tuple[int, str] | None:
     """Return the calendar unit of a phrase; of `every day of the month` it is the day."""
-    found = sorted(set(units), key=lambda one: UNIT_ORDER.index(one[1]))
+    found = sorted(set(units), key=lambda one: (UNIT_ORDER.index(one[1]), one[0]))
     if len(found) > 1 and any(count > 1 for count, _ in found):
         shown = " and ".join(
             f"every {count} {unit}s" if count > 1 else f"every {unit}" for count, unit in found
@@ -246,12 +251,11 @@ def _check_every_nth(days: Sequence[Any], unit: tuple[int, str] | None) -> None:
             and len(day.positions) == 1
             and day.positions[0] > 1
         ):
-            name = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")[day.weekday]
-            place = day.positions[0]
+            name, place = WEEKDAY_NAMES[day.weekday][:3], day.positions[0]
             raise TwoReadings(
                 "weeks or months can be counted",
                 f"every {place} weeks on {name}",
-                f"{place}{'nd' if place == 2 else 'rd' if place == 3 else 'th'} {name} of every month",
+                f"{ordinal(place)} {name} of every month",
             )
 
 

@@ -13,9 +13,7 @@ from timewright.core.moments import format_duration
 from timewright.core.recurrence.phrases.clock_times import DAY_S, Steps, length_words
 from timewright.core.recurrence.phrases.parts import WORKING_DAYS
 from timewright.core.recurrence.phrases.times_of_plan import MONTH_LENGTHS, Plan
-from timewright.core.recurrence.phrases.tokens import (
-    PhraseProblem,
-)
+from timewright.core.recurrence.phrases.tokens import PhraseProblem
 from timewright.core.recurrence.words import (
     MONTHS,
     WEEKDAYS,
@@ -46,18 +44,6 @@ class TriggerSpec(NamedTuple):
         return {"kind": self.kind, name: self.text, **zone}
 
 
-class _Days(NamedTuple):
-    """The days of one trigger."""
-
-    months: tuple[int, ...]
-    month_days: tuple[int, ...] = ()
-    weekdays: tuple[int, ...] = ()
-    nth: tuple[tuple[int, int], ...] = ()
-    working: tuple[int, ...] = ()
-    nearest: tuple[int, ...] = ()
-    both: bool = False
-
-
 class _Block(NamedTuple):
     """Times of day that one trigger can say: every combination of these hours, minutes and seconds."""
 
@@ -72,9 +58,9 @@ def make_triggers(plan: Plan, zone: str | None) -> tuple[TriggerSpec, ...]:
         return (TriggerSpec("every", format_duration(plan.interval)),)
     blocks = _blocks(plan.times)
     triggers: list[TriggerSpec] = []
-    for days in _split_days(plan):
-        make = _rrule if _needs_rrule(days, plan) else _cron
-        triggers += [make(days, block, plan)._replace(zone=zone) for block in blocks]
+    for part in _split_days(plan):
+        make = _rrule if _needs_rrule(part) else _cron
+        triggers += [make(part, block)._replace(zone=zone) for block in blocks]
     if len(triggers) > MAX_TRIGGERS:
         raise PhraseProblem(
             f"needs {len(triggers)} triggers",
@@ -86,28 +72,29 @@ def make_triggers(plan: Plan, zone: str | None) -> tuple[TriggerSpec, ...]:
 
 def _blocks(times: Sequence[int]) -> list[_Block]:
     """Group times of day: hours with the same minutes, and in them minutes with the same seconds."""
-    by_hour: dict[int, dict[int, list[int]]] = {}
+    return [
+        _Block(hours, minutes, seconds)
+        for hours, in_hour in _group(times, 3600)
+        for minutes, seconds in _group(in_hour, 60)
+    ]
+
+
+def _group(times: Sequence[int], unit: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return the hours (or minutes) that have the same times in them, and these times."""
+    times_in: dict[int, list[int]] = {}
     for at in times:
-        by_hour.setdefault(at // 3600, {}).setdefault(at // 60 % 60, []).append(at % 60)
-    hours_of: dict[tuple[tuple[int, tuple[int, ...]], ...], list[int]] = {}
-    for hour, minutes in by_hour.items():
-        hours_of.setdefault(tuple((minute, tuple(found)) for minute, found in minutes.items()), []).append(
-            hour
-        )
-    blocks: list[_Block] = []
-    for pattern, hours in hours_of.items():
-        minutes_of: dict[tuple[int, ...], list[int]] = {}
-        for minute, seconds in pattern:
-            minutes_of.setdefault(seconds, []).append(minute)
-        blocks += [_Block(tuple(hours), tuple(minutes), seconds) for seconds, minutes in minutes_of.items()]
-    return blocks
+        times_in.setdefault(at // unit, []).append(at % unit)
+    numbers_with: dict[tuple[int, ...], list[int]] = {}
+    for number, found in times_in.items():
+        numbers_with.setdefault(tuple(found), []).append(number)
+    return [(tuple(numbers), found) for found, numbers in numbers_with.items()]
 
 
 # -------------------------------------------------------------------------------------------------- the days
 
 
-def _split_days(plan: Plan) -> list[_Days]:
-    """Return the days of each trigger: those that one trigger can say stay together."""
+def _split_days(plan: Plan) -> list[Plan]:
+    """Return a plan for each trigger: days that one trigger can say stay together."""
     months = _without(plan.months, plan.except_months, range(1, 13))
     weekdays, month_days, both = plan.weekdays, plan.month_days, plan.both
     if plan.except_weekdays and (weekdays or not plan.has_days):
@@ -116,86 +103,77 @@ def _split_days(plan: Plan) -> list[_Days]:
         month_days = _without(month_days, plan.except_month_days, range(1, 32))
     elif plan.except_month_days and weekdays:
         month_days, both = _without((), plan.except_month_days, range(1, 32)), True
-    if both or not (plan.except_weekdays or plan.except_month_days) or not plan.has_days:
-        found = _Days(months, month_days, weekdays, plan.nth, plan.working, plan.nearest, both=both)
-    else:
-        found = _with_exceptions(
-            plan, _Days(months, month_days, weekdays, plan.nth, plan.working, plan.nearest)
-        )
-    groups = _split_special(found, plan) if plan.has_days or month_days else [found]
-    return groups + _dates(plan)
+    found = plan._replace(months=months, weekdays=weekdays, month_days=month_days, both=both)
+    if not both and plan.has_days and (plan.except_weekdays or plan.except_month_days):
+        found = _with_exceptions(found)
+    has_days = plan.has_days or found.has_days
+    return (_split_special(found) if has_days else [found]) + _split_dates(plan)
 
 
-def _with_exceptions(plan: Plan, days: _Days) -> _Days:
+def _with_exceptions(plan: Plan) -> Plan:
     """Apply exceptions to days of the month, which also must not be an excluded weekday."""
-    excepted = plan.except_weekdays
-    if days.weekdays and not (days.month_days or days.nth or days.working or days.nearest or plan.dates):
-        return days
-    if plan.except_month_days and (days.weekdays or not days.month_days):
-        raise _exception_problem()
-    if excepted and (days.nth or days.weekdays or days.working or days.nearest):
-        if (
-            {weekday for _, weekday in days.nth} & set(excepted)
-            or days.weekdays
-            or days.working
-            or days.nearest
-        ):
-            raise _exception_problem()
-        return days
-    if excepted:
-        return days._replace(weekdays=_without((), excepted, range(7)), both=True)
-    return days
-
-
-def _exception_problem() -> PhraseProblem:
-    return PhraseProblem(
-        "has an exception that cannot be combined with its days",
-        rule="except goes with weekdays or days of the month, not both, nor first monday or last working day",
-        fix="create a calendar of the excluded dates, and write except calendar NAME",
-    )
-
-
-def _split_special(days: _Days, plan: Plan) -> list[_Days]:
-    """Separate days that cron cannot say, or that a recurrence rule must say alone."""
-    bare = _Days(days.months)
-    special: list[_Days] = []
-    working = [place for place in days.working if plan.every_n > 1 or place not in (1, -1)]
-    nth = [one for one in days.nth if plan.every_n > 1 or one[0] < -1]
-    clamped = _clamped(days, plan)
-    special += [bare._replace(working=(place,)) for place in working]
-    special += [bare._replace(nth=tuple(nth))] if nth else []
-    if clamped or (plan.every_n > 1 and days.month_days):
-        special.append(
-            bare._replace(
-                month_days=days.month_days, weekdays=days.weekdays if days.both else (), both=days.both
-            )
+    counted = plan.nth or plan.working or plan.nearest
+    if plan.weekdays and not (plan.month_days or counted or plan.dates):
+        return plan
+    excepted = set(plan.except_weekdays)
+    if (plan.except_month_days and (plan.weekdays or not plan.month_days)) or (
+        excepted
+        and (plan.weekdays or plan.working or plan.nearest or excepted & {weekday for _, weekday in plan.nth})
+    ):
+        raise PhraseProblem(
+            "has an exception that cannot be combined with its days",
+            rule="except goes with weekdays or days of the month, not both, nor first monday or last "
+            "working day",
+            fix="create a calendar of the excluded dates, and write except calendar NAME",
         )
-        days = days._replace(month_days=(), weekdays=() if days.both else days.weekdays, both=False)
-    rest = days._replace(
-        working=tuple(place for place in days.working if place not in working),
-        nth=tuple(one for one in days.nth if one not in nth),
+    if excepted and not plan.nth:
+        return plan._replace(weekdays=_without((), excepted, range(7)), both=True)
+    return plan
+
+
+def _split_special(plan: Plan) -> list[Plan]:
+    """Separate days that cron cannot say, or that a recurrence rule must say alone."""
+    working = [place for place in plan.working if plan.every_n > 1 or place not in (1, -1)]
+    nth = tuple(one for one in plan.nth if plan.every_n > 1 or one[0] < -1)
+    special = [_only(plan, working=(place,)) for place in working]
+    special += [_only(plan, nth=nth)] if nth else []
+    rest = plan._replace(
+        working=tuple(place for place in plan.working if place not in working),
+        nth=tuple(one for one in plan.nth if one not in nth),
+        dates=(),
     )
-    named = rest.month_days or rest.weekdays or rest.nth or rest.working or rest.nearest
-    return ([rest] if named else []) + special
+    if _clamped(plan) or (plan.every_n > 1 and plan.month_days):
+        weekdays = plan.weekdays if plan.both else ()
+        special.append(_only(plan, month_days=plan.month_days, weekdays=weekdays, both=plan.both))
+        rest = rest._replace(month_days=(), weekdays=() if plan.both else plan.weekdays, both=False)
+    return ([rest] if rest.has_days else []) + special
 
 
-def _clamped(days: _Days, plan: Plan) -> bool:
+def _only(plan: Plan, **days: Any) -> Plan:
+    """Return the plan with only these days."""
+    without = plan._replace(weekdays=(), nth=(), month_days=(), working=(), nearest=(), dates=(), both=False)
+    return without._replace(**days)
+
+
+def _clamped(plan: Plan) -> bool:
     """Whether a shorter month uses its last day: `the 31st` in a month with 30 days."""
-    if plan.skip_short or plan.except_month_days or not days.month_days or days.both:
+    if plan.skip_short or plan.except_month_days or not plan.month_days or plan.both:
         return False
-    return max(days.month_days) > min(
-        28 if month == 2 else MONTH_LENGTHS[month - 1] for month in days.months or (2,)
+    return max(plan.month_days) > min(
+        28 if month == 2 else MONTH_LENGTHS[month - 1] for month in plan.months or (2,)
     )
 
 
-def _dates(plan: Plan) -> list[_Days]:
+def _split_dates(plan: Plan) -> list[Plan]:
     months_of: dict[int, list[int]] = {}
     for month, day in plan.dates:
         if month not in plan.except_months and day not in plan.except_month_days:
             months_of.setdefault(day, []).append(month)
-    both = bool(plan.except_weekdays)
-    weekdays = _without((), plan.except_weekdays, range(7)) if both else ()
-    return [_Days(tuple(months), (day,), weekdays, both=both) for day, months in months_of.items()]
+    weekdays = _without((), plan.except_weekdays, range(7))
+    return [
+        _only(plan, months=tuple(months), month_days=(day,), weekdays=weekdays, both=bool(weekdays))
+        for day, months in months_of.items()
+    ]
 
 
 def _without(values: Sequence[int], excepted: Iterable[int], every: Iterable[int]) -> tuple[int, ...]:
@@ -204,24 +182,24 @@ def _without(values: Sequence[int], excepted: Iterable[int], every: Iterable[int
     return tuple(value for value in values or every if value not in left_out) if left_out else tuple(values)
 
 
-def _needs_rrule(days: _Days, plan: Plan) -> bool:
-    special = any(place < -1 for place, _ in days.nth) or any(place not in (1, -1) for place in days.working)
-    return plan.every_n > 1 or special or _clamped(days, plan)
+def _needs_rrule(plan: Plan) -> bool:
+    special = any(place < -1 for place, _ in plan.nth) or any(place not in (1, -1) for place in plan.working)
+    return plan.every_n > 1 or special or _clamped(plan)
 
 
 # -------------------------------------------------------------------------------------------------- the text
 
 
-def _cron(days: _Days, block: _Block, plan: Plan) -> TriggerSpec:
+def _cron(plan: Plan, block: _Block) -> TriggerSpec:
     stepped = plan.steps is not None
-    from_start = [day for day in days.month_days if day > 0]
+    from_start = [day for day in plan.month_days if day > 0]
     month_days = [_cron_ranges(from_start)] if from_start else []
-    month_days += ["L" if day == -1 else f"L-{-day - 1}" for day in reversed(days.month_days) if day < 0]
-    month_days += ["1W" if place == 1 else "LW" for place in days.working]
-    month_days += [f"{day}W" for day in days.nearest]
-    weekdays = [_cron_ranges(sorted((day + 1) % 7 for day in days.weekdays))] if days.weekdays else []
+    month_days += ["L" if day == -1 else f"L-{-day - 1}" for day in reversed(plan.month_days) if day < 0]
+    month_days += ["1W" if place == 1 else "LW" for place in plan.working]
+    month_days += [f"{day}W" for day in plan.nearest]
+    weekdays = [_cron_ranges(sorted((day + 1) % 7 for day in plan.weekdays))] if plan.weekdays else []
     weekdays += [
-        f"{(day + 1) % 7}L" if place == -1 else f"{(day + 1) % 7}#{place}" for place, day in days.nth
+        f"{(day + 1) % 7}L" if place == -1 else f"{(day + 1) % 7}#{place}" for place, day in plan.nth
     ]
     seconds = _cron_field(block.seconds, 60, stepped=stepped)
     fields = [
@@ -229,8 +207,8 @@ def _cron(days: _Days, block: _Block, plan: Plan) -> TriggerSpec:
         _cron_field(block.minutes, 60, stepped=stepped),
         _cron_field(block.hours, 24, stepped=stepped),
         ",".join(month_days) or "*",
-        _cron_ranges(days.months) if days.months else "*",
-        ("+" if days.both else "") + ",".join(weekdays) if weekdays else "*",
+        _cron_ranges(plan.months) if plan.months else "*",
+        ("+" if plan.both else "") + ",".join(weekdays) if weekdays else "*",
     ]
     return TriggerSpec("cron", " ".join(fields))
 
@@ -251,22 +229,22 @@ def _cron_ranges(values: Sequence[int]) -> str:
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)
 
 
-def _rrule(days: _Days, block: _Block, plan: Plan) -> TriggerSpec:
+def _rrule(plan: Plan, block: _Block) -> TriggerSpec:
     frequency = _FREQUENCIES[plan.unit] if plan.every_n > 1 else "MONTHLY"
     parts = [f"FREQ={frequency}"]
     parts += [f"INTERVAL={plan.every_n}"] if plan.every_n > 1 else []
-    parts += [f"BYMONTH={_listed(days.months)}"] if days.months else []
-    parts += [f"BYMONTHDAY={_listed(days.month_days)}"] if days.month_days else []
-    weekdays = [_RRULE_DAYS[day] for day in days.weekdays] + [
-        f"{place}{_RRULE_DAYS[day]}" for place, day in days.nth
+    parts += [f"BYMONTH={_listed(plan.months)}"] if plan.months else []
+    parts += [f"BYMONTHDAY={_listed(plan.month_days)}"] if plan.month_days else []
+    weekdays = [_RRULE_DAYS[day] for day in plan.weekdays] + [
+        f"{place}{_RRULE_DAYS[day]}" for place, day in plan.nth
     ]
-    weekdays += [_RRULE_DAYS[day] for day in WORKING_DAYS] if days.working else []
+    weekdays += [_RRULE_DAYS[day] for day in WORKING_DAYS] if plan.working else []
     parts += [f"BYDAY={','.join(weekdays)}"] if weekdays else []
     for name, values in zip(("BYHOUR", "BYMINUTE", "BYSECOND"), block, strict=True):
         parts.append(f"{name}={_listed(values)}")
-    parts += [f"BYSETPOS={_listed(days.working)}"] if days.working else []
-    from_start = frequency in ("MONTHLY", "YEARLY") and not (days.month_days or weekdays)
-    if _clamped(days, plan) or (from_start and not plan.skip_short):
+    parts += [f"BYSETPOS={_listed(plan.working)}"] if plan.working else []
+    from_start = frequency in ("MONTHLY", "YEARLY") and not (plan.month_days or weekdays)
+    if _clamped(plan) or (from_start and not plan.skip_short):
         parts.append("SKIP=BACKWARD")
     return TriggerSpec("rrule", ";".join(parts))
 
@@ -317,13 +295,12 @@ def _day_words(plan: Plan) -> str:
     monthly += [f"the weekday nearest to the {ordinal(day)}" for day in plan.nearest]
     dates = [f"{day} {MONTHS[month - 1]}" for month, day in plan.dates]
     weekly = f"every {_weekdays(plan.weekdays)}" if plan.weekdays else ""
+    shorter = " or the last day" if _clamped(plan) else ""
     if every:
         named = [*monthly, *dates, *([_weekdays(plan.weekdays)] if weekly else [])]
-        shorter = " or the last day" if _clamped(_Days(plan.months, plan.month_days), plan) else ""
         return f"{every} on {join_words(named)}{shorter}" if named else every
     if not monthly and not dates:
         return weekly or ("every day" if _needs_every_day(plan) else "")
-    shorter = " or the last day" if _clamped(_Days(plan.months, plan.month_days), plan) else ""
     of_month = " of every month" if monthly and not plan.months and not weekly and not dates else ""
     return f"on {join_words([*monthly, *dates, *([weekly] if weekly else [])])}{shorter}{of_month}"
 
