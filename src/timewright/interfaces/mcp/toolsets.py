@@ -99,7 +99,8 @@ CORE_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 MORE_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "schedule create": (
-            "after (name of a schedule; with delay, on: success, failure)", "needs (list of NAME:2h, the age of its success)", "rrule",
+            "after (name of a schedule; with delay, on: success, failure)",
+            "needs (list of NAME:2h, the age of its success)", "rrule",
             "shell (list: program, arguments)", "max_attempts (with the first)", "backoff (such as 5m)",
             "time_limit (10m)", "start_at", "end_at (instants)", "max_runs (number, then it ends)",
             "catch_up (none, last, all)", "tags (list)", "group", "jitter (1m)", "limits (list of names)",
