@@ -87,14 +87,17 @@ CORE_HELP = {
     "until": "instant, e.g. today",
     "since": "instant or how long ago, e.g. 24h, yesterday, 2026-03-01",
     "end_at": "last instant, e.g. 2026-12-31T23:00Z",
-    "max_runs": "ends after so many, e.g. 5",
+    "max_runs": "number of times, then it ends, e.g. 5",
     "reminder set after": "in this time, e.g. 20m",
     "run list state": "leased means running, e.g. failed",
     "zone": "time zone, e.g. Europe/Berlin",
     "note": "text that is the result, e.g. water the plants",
     "call": 'registered function, e.g. reports.send or {"name":"reports.send","args":{"day":1}}',
     "schedule run payload": 'ctx.payload of the function; its arguments stay, e.g. {"day":"2026-03-09"}',
-    "http": "request, e.g. POST https://example.com/hook",
+    "http": (
+        "request, e.g. POST https://example.com/hook or"
+        ' {"url":"https://example.com/hook","method":"POST","body":{"a":1}}'
+    ),
     "workflow": "stored workflow, e.g. nightly-load",
     "overlap": "while one still runs, e.g. skip",
     "schedule": "name or id, e.g. nightly-report",

@@ -101,9 +101,9 @@ MORE_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "schedule create": (
             "after (name of a schedule; with delay, on: success, failure)",
             "needs (list of NAME:2h, the age of its success)", "rrule",
-            "shell (list: program, arguments)", "max_attempts (with the first)", "backoff (such as 5m)",
+            "shell (list: program, arguments)", "max_attempts (with the first)", "backoff (5m, exponential)",
             "time_limit (10m)", "start_at", "end_at (instants)", "max_runs (number, then it ends)",
-            "catch_up (none, last, all)", "tags (list)", "group", "jitter (1m)", "limits (list of names)",
+            "catch_up (none, last, all)", "tags (list)", "group", "manual (true: only on request)", "jitter (1m)", "limits (list of names)",
             "calendar (except NAME)", "disable_after (failures)",
             'watch ({"changed":"body"}: runs whose answer did not change do not count; of JSON: body.price)',
         ),
