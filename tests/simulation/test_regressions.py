@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from timewright import every
+from timewright import cron, every
 from timewright.core.moments import format_instant, to_micros
-from timewright.core.policies.policies import CatchUp, JitterSide
+from timewright.core.policies.policies import CatchUp, Clamp, JitterSide
 from timewright.core.recurrence.triggers import Once, with_anchor
 from timewright.core.run.run import Attempt, RunState
 from timewright.core.schedule.schedule import ScheduleState
@@ -254,3 +254,18 @@ def test_verify_accepts_a_resume_after_a_pause_has_ended() -> None:
     ask(bench, "schedule resume", schedule="report")
     bench.advance(hours=4)
     assert [broken for broken in verified(bench) if broken.startswith("I23")] == []
+
+
+def test_a_maximum_counts_from_the_expiry_of_a_hint_that_outlasted_a_pause() -> None:
+    """Dense seed 640000112: a late pass counted from before the pause, and ran in the time of the hint."""
+    bench = Bench()
+    bench.schedule("report", cron("0 0 1 1 *"), adaptive=True, clamp=Clamp(max=HOUR))
+    bench.advance(minutes=10)
+    ask(bench, "schedule pause", schedule="report", until=format_instant(bench.now + HOUR / 2))
+    ask(bench, "hint interval", schedule="report", interval="10s", ttl="70m", reason="watch")
+    expires_at = bench.now + timedelta(minutes=70)
+    bench.clock.advance(minutes=100)
+    bench.advance(hours=1)
+    planned = [run.planned_at for run in bench.runs("report")]
+    assert planned == [expires_at + HOUR]
+    assert verified(bench) == []

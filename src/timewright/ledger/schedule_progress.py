@@ -11,6 +11,7 @@ from timewright.core.calendars import check_calendar_rule
 from timewright.core.moments import format_duration, format_instant
 from timewright.core.recurrence.triggers import After, Manual
 from timewright.core.run.admission import InFlightCounts
+from timewright.core.run.following import follows_other_ends
 from timewright.core.run.replaced import at_reopened, has_reopened, keep_reopened
 from timewright.core.schedule.adjustments import AdjustmentKind
 from timewright.core.schedule.decision import Decision, Source
@@ -76,6 +77,12 @@ def progress_when_revised(
         return keep_reopened(progress, cursor=min(before.cursor, now))
     # What a cadence replaced before the edit stays so.
     progress = replace(before, replaced_after=None)
+    if (
+        follows_other_ends(record.schedule.trigger, schedule.trigger)
+        and before.source is Source.BASELINE_AFTER
+    ):
+        # The ends that were open are no longer followed, and so none of them is due.
+        progress = replace(progress, next_at=None)
     if progress.state is ScheduleState.FINISHED:
         progress = replace(
             progress, state=next_schedule_state(progress.state, ScheduleEvent.REVIVE), reason=""

@@ -367,6 +367,13 @@ def test_references_are_resolved_at_any_depth() -> None:
     }
 
 
+@pytest.mark.parametrize("path", [5, None, ["steps", "a"], {"steps": "a"}])
+def test_a_reference_whose_path_is_not_text_is_refused(path: Any) -> None:
+    steps = [{"name": "a", "target": "f"}, {"name": "b", "target": "f", "input": {"x": {"$from": path}}}]
+    with pytest.raises(InvalidWorkflow, match=r"^steps\[1\].input.x: \$from is not a path"):
+        decode_workflow({"name": "w", "steps": steps})
+
+
 def test_the_default_replaces_a_missing_value_but_not_null() -> None:
     one = step("b", "a", input={"x": {"$from": "steps.a.result.x", "default": 5}})
     assert resolve_input(one, {"steps": {"a": {"result": {"x": None}}}}) == {"x": None}

@@ -342,6 +342,18 @@ def test_another_upstream_drops_open_follow_ups(bench: LedgerHarness) -> None:
     assert len(planned(bench, report)) == 1
 
 
+def test_after_an_edit_to_other_ends_no_dropped_one_is_next(bench: LedgerHarness) -> None:
+    """Dense seed 640000109: the next time stayed, and a move recorded an occurrence that follows no end."""
+    load, report = pair(bench, delay=10 * MINUTE)
+    ends(bench, load)
+    assert bench.progress(report).next_at is not None
+    bench.revise(replace(report, trigger=after("load", "failure", 10 * MINUTE)))
+    assert bench.progress(report).next_at is None
+    with pytest.raises(NotAllowed):
+        skip_next(bench.store, report.id, ids=bench.ids, by=ADA, now=bench.now)
+    assert planned(bench, report) == []
+
+
 def test_old_ends_are_forgotten_with_the_runs_they_were_of(bench: LedgerHarness) -> None:
     load, report = pair(bench)
     ends(bench, load)

@@ -258,24 +258,9 @@ def _open(alert: Alert, before: Incident | None, *, id_: str, now: datetime) -> 
     if before is not None and before.closed_at is not None:
         # It closed and came back: the next recovery must last twice as long as this one did.
         flaps, calm = before.flaps + 1, _longer(calm, now - (before.cleared_at or before.closed_at))
+    shared = {name: value for name, value in asdict(alert).items() if name in Incident.__struct_fields__}
     return Incident(
-        id=id_,
-        namespace=alert.key.namespace,
-        kind=alert.key.kind,
-        subject=alert.key.subject,
-        severity=alert.severity,
-        sentence=alert.sentence,
-        remedy=alert.remedy,
-        schedule=alert.schedule,
-        schedule_id=alert.schedule_id,
-        group=alert.group,
-        run=alert.run,
-        error=alert.error,
-        since=alert.since,
-        opened_at=now,
-        told_at=now,
-        flaps=flaps,
-        calm=calm,
+        id=id_, **alert.key._asdict(), **shared, opened_at=now, told_at=now, flaps=flaps, calm=calm
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from timewright.core.budgets.budgets import (
     CALENDAR_PERIODS,
@@ -83,14 +84,7 @@ def settle_charge(charge: Charge, budget: Budget, cost: Cost | None, outcome: Ou
     amount = budget.amount_of(cost) if cost is not None else None
     if amount is None:
         amount = 0 if isinstance(outcome, Released) else charge.held
-    return Charge(
-        run_id=charge.run_id,
-        fence=charge.fence,
-        budget=charge.budget,
-        period=charge.period,
-        at=charge.at,
-        used=amount,
-    )
+    return replace(charge, used=amount, held=0, open=False)
 
 
 def expected_amount(budget: Budget, estimate: Cost) -> int:
@@ -128,23 +122,19 @@ def _longest_deferral(
     now: datetime,
 ) -> Deferral | None:
     """Return the deferral that lasts longest, if any."""
-    found: list[Deferral] = []
+    found: list[tuple[WaitReason, str, datetime, str]] = []
     if terms.unreadable:
         why = "it cannot be read, so its limit is unknown"
-        found.append(
-            Deferral(
-                run=run, wait_reason=WaitReason.BUDGET, name=terms.unreadable, until=now + MINUTE, why=why
-            )
-        )
-    until = terms.window.closed_until(now=now) if terms.window is not None else None
-    if terms.window is not None and until is not None:
-        why = describe_window(terms.window)
-        found.append(
-            Deferral(run=run, wait_reason=WaitReason.PROVIDER, name=terms.provider, until=until, why=why)
-        )
-    for name, until, why in exhausted_budgets(terms, accounts, taken, now=now):
-        found.append(Deferral(run=run, wait_reason=WaitReason.BUDGET, name=name, until=until, why=why))
-    return max(found, key=lambda one: one.until, default=None)
+        found.append((WaitReason.BUDGET, terms.unreadable, now + MINUTE, why))
+    closed_until = terms.window.closed_until(now=now) if terms.window is not None else None
+    if terms.window is not None and closed_until is not None:
+        found.append((WaitReason.PROVIDER, terms.provider, closed_until, describe_window(terms.window)))
+    exhausted = exhausted_budgets(terms, accounts, taken, now=now)
+    found += ((WaitReason.BUDGET, name, until, why) for name, until, why in exhausted)
+    if not found:
+        return None
+    wait_reason, name, until, why = max(found, key=lambda one: one[2])
+    return Deferral(run=run, wait_reason=wait_reason, name=name, until=until, why=why)
 
 
 def exhausted_budgets(

@@ -73,18 +73,8 @@ def _entry(job: Mapping[str, Any], place: str, options: ImportOptions) -> Entry:
         entry.lose_pause("paused", True)
     if job.get("executor") not in (None, "default", "threadpool"):
         entry.lost("executor", job["executor"], "set isolation of the function: thread, loop or process")
-    known = (
-        "id",
-        "name",
-        "function",
-        "args",
-        "kwargs",
-        "trigger",
-        "misfire_grace_time",
-        "coalesce",
-        "executor",
-    )
-    entry.lose_unknown(job, (*known, "max_instances", "paused", "jitter", "metadata"))
+    known = ("id", "name", "function", "args", "kwargs", "trigger", "misfire_grace_time", "coalesce")
+    entry.lose_unknown(job, (*known, "executor", "max_instances", "paused", "jitter", "metadata"))
     return entry
 
 
@@ -139,7 +129,7 @@ def _weekday(text: str) -> str:
         first = 0 if match[1] == "*" else _day_number(match[1])
         last = 6 if match[1] == "*" else _day_number(match[2] or match[1])
         days += range(first, last + 1, int(match[3] or 1))
-    return "*" if len(set(days)) == 7 else weekday_names(days, monday=0)
+    return weekday_names(days)
 
 
 def _day_number(text: str) -> int:

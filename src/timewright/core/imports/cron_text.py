@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from timewright.core.imports.report import Entry
@@ -90,9 +90,11 @@ def add_cron(entry: Entry, field: str, text: str, *, zone: str, and_days: bool, 
     return problem
 
 
-def weekday_names(numbers: Sequence[int], *, monday: int) -> str:
-    """Return weekday numbers as names; `monday` is the number of Monday."""
-    days = sorted({(number - monday) % 7 for number in numbers})
+def weekday_names(numbers: Collection[int]) -> str:
+    """Return weekdays as a cron field; Monday is 0."""
+    days = sorted(set(numbers))
+    if len(days) == 7:
+        return "*"
     names = [WEEKDAYS[day].upper() for day in days]
     is_range = len(days) > 2 and days[-1] - days[0] == len(days) - 1 and days[-1] < 6
     return f"{names[0]}-{names[-1]}" if is_range else ",".join(names)
@@ -182,12 +184,11 @@ def _is_weekdays(word: str) -> bool:
 
 
 def _weekdays(word: str) -> str:
-    days: list[int] = []
+    days: set[int] = set()
     for part in word.lower().rstrip(",").split(","):
         ends = [WEEKDAYS.index(name[:3]) for name in re.split(r"\.\.|-", part)]
-        last = ends[-1] if ends[-1] >= ends[0] else ends[-1] + 7
-        days += [day % 7 for day in range(ends[0], last + 1)]
-    return "*" if len(set(days)) == 7 else weekday_names(days, monday=0)
+        days |= {(ends[0] + step) % 7 for step in range((ends[-1] - ends[0]) % 7 + 1)}
+    return weekday_names(days)
 
 
 def _date(text: str) -> tuple[str, str, str]:

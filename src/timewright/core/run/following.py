@@ -47,6 +47,13 @@ def follows_upstream(trigger: AnyTrigger) -> bool:
     return isinstance(trigger, After) and bool(trigger.schedule)
 
 
+def follows_other_ends(before: AnyTrigger, trigger: AnyTrigger) -> bool:
+    """Whether a trigger follows other ends than the one before it: those that are open are dropped."""
+    if not (isinstance(before, After) and before.schedule and isinstance(trigger, After)):
+        return False
+    return (before.schedule, before.on) != (trigger.schedule, trigger.on)
+
+
 def follow_instant(due_at: datetime, *, cursor: datetime) -> datetime:
     """Return the instant of the occurrence: the one the end asks for, but after the cursor."""
     return max(due_at, cursor + _MICROSECOND)

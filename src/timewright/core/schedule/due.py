@@ -331,7 +331,11 @@ def _list_trigger(
 ) -> DueInstants:
     """Return the trigger's occurrences after an instant, moved by the clamp if there is one."""
     if schedule.clamp.min or schedule.clamp.max:
-        return list_clamped(schedule, progress, after, first=None, until=until, calendars=calendars)
+        first = plan_step(schedule, progress, after=after, base=progress.cursor, calendars=calendars)
+        if first.at is not None and first.at <= after:
+            # A hint replaced what was due until it expired; from then on the maximum counts again.
+            first = plan_step(schedule, progress, after=after, base=after + _MICROSECOND, calendars=calendars)
+        return list_clamped(schedule, progress, after, first=first, until=until, calendars=calendars)
     return list_occurrences(schedule, after, until, calendars=calendars)
 
 

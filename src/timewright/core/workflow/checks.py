@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from timewright.core.input.aliases import FIELD_ALIASES
 from timewright.core.input.scalars import check_size
@@ -31,15 +31,12 @@ from timewright.core.workflow import (
     is_reference,
     iter_leaves,
     layers,
-    parse_match,
 )
 from timewright.core.workflow.expression import ValuePath, iter_paths
-from timewright.core.workflow.grammar import parse_condition, parse_path
 from timewright.core.workflow.step_input import (
+    StepExpression,
     may_have_templates,
-    parse_reference,
-    parse_template,
-    step_templates,
+    step_expressions,
     with_implied_needs,
 )
 from timewright.errors import InvalidWorkflow, TimewrightError
@@ -296,47 +293,26 @@ def _check_no_references(
                 )
 
 
-class _Visible(NamedTuple):
-    """A step, and the steps that it may refer to."""
-
-    step: Step
-    known: dict[str, int]
-
-
 def _check_references(step: Step, where: str, known: dict[str, int]) -> None:
-    visible = _Visible(step, known)
     for value, at in iter_leaves(step.input, f"{where}.input"):
         if is_reference(value):
-            _check_reference(value, visible, at)
-    if step.each is not None:
-        at = f"{where}.each.{REFERENCE_KEY}"
-        _check_path(_at_path(at, parse_path, step.each.source), visible, at, item=False)
-    if step.when is not None:
-        at = f"{where}.when"
-        for path in iter_paths(_at_path(at, parse_condition, step.when)):
-            _check_path(path, visible, at, item=False)
-    if step.wait is not None and step.wait.event is not None and step.wait.event.match is not None:
-        at = f"{where}.wait.event.match"
-        for path in iter_paths(_at_path(at, parse_match, step.wait.event.match)):
-            _check_path(path, visible, at, item=step.each is not None)
-    for expression, at in step_templates(step, f"{where}."):
-        for path in iter_paths(_at_path(at, parse_template, expression)):
-            _check_path(path, visible, at, item=step.each is not None)
+            _check_reference(value, at)
+    for one in step_expressions(step, f"{where}."):
+        for path in iter_paths(_at_path(one.where, one.parse, one.text)):
+            _check_path(path, one, step=step, known=known)
 
 
-def _check_reference(written: dict[str, Any], visible: _Visible, where: str) -> None:
+def _check_reference(written: dict[str, Any], where: str) -> None:
     extra = sorted(set(written) - {REFERENCE_KEY, DEFAULT_KEY})
     if extra or not isinstance(written[REFERENCE_KEY], str):
         rule = f"a reference has {REFERENCE_KEY}, a path, and may have {DEFAULT_KEY}"
         message = f"{extra[0][:64]!r} next to {REFERENCE_KEY}" if extra else f"{REFERENCE_KEY} is not a path"
         raise _error(where, message, rule=rule, fix='{"$from": "steps.fetch.result"}')
-    at = f"{where}.{REFERENCE_KEY}"
-    path = _at_path(at, parse_reference, written[REFERENCE_KEY])
-    _check_path(path, visible, at, item=visible.step.each is not None)
 
 
-def _check_path(path: ValuePath, visible: _Visible, where: str, *, item: bool) -> None:
-    if path.root == "item" and not item:
+def _check_path(path: ValuePath, written: StepExpression, *, step: Step, known: dict[str, int]) -> None:
+    where = written.where
+    if path.root == "item" and not written.item:
         rule = "item is available only in a step with each, in its input, templates and match"
         raise _error(where, "item is not available here", value=str(path), rule=rule, fix="steps or input")
     if path.root != "steps":
@@ -346,10 +322,10 @@ def _check_path(path: ValuePath, visible: _Visible, where: str, *, item: bool) -
         fix = f"steps.{path.step or 'fetch'}.{STEP_FIELDS[0]}"
         raise _error(where, f"{path} is incomplete", value=str(path), rule=rule, fix=fix)
     name = str(path.step)
-    if name not in visible.known:
+    if name not in known:
         message, rule = f"there is no step {name[:64]!r}", "paths must name steps in this workflow"
-        raise _error(where, message, value=name[:64], rule=rule, fix=_nearest(name, visible.known))
-    if name == visible.step.name:
+        raise _error(where, message, value=name[:64], rule=rule, fix=_nearest(name, known))
+    if name == step.name:
         rule = "a step refers to steps before it"
         raise _error(where, f"{name!r} refers to itself", value=name, rule=rule, fix="another step")
 

@@ -66,9 +66,9 @@ def parse_condition(
 
 
 @lru_cache(maxsize=4096)
-def parse_path(text: str, *, field: str = "$from", roots: tuple[str, ...] = ROOTS) -> ValuePath:
+def parse_path(text: str, *, roots: tuple[str, ...] = ROOTS) -> ValuePath:
     """Parse a path alone, as references use it."""
-    parser = _Parser(text, field=field, roots=roots)
+    parser = _Parser(text, field="$from", roots=roots)
     found = parser.parse_path_value()
     parser.expect_end()
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -16,7 +16,15 @@ from msgspec.structs import replace
 
 from timewright.core.input.input_errors import join_path
 from timewright.core.target import DATA_FIELDS, SECRET_PREFIX, AnyTarget, Http, Note, Shell
-from timewright.core.workflow import DEFAULT_KEY, REFERENCE_KEY, Step, WorkflowSpec, is_reference, iter_leaves
+from timewright.core.workflow import (
+    DEFAULT_KEY,
+    REFERENCE_KEY,
+    Step,
+    WorkflowSpec,
+    is_reference,
+    iter_leaves,
+    parse_match,
+)
 from timewright.core.workflow.expression import (
     MISSING,
     ROOTS,
@@ -98,18 +106,32 @@ def with_implied_needs(spec: WorkflowSpec) -> WorkflowSpec:
 
 def referenced_paths(step: Step) -> list[ValuePath]:
     """Every path that a step refers to."""
-    found = [
-        parse_reference(value[REFERENCE_KEY])
-        for value, _ in iter_leaves(step.input, "")
-        if is_reference(value)
-    ]
+    return [path for one in step_expressions(step) for path in iter_paths(one.parse(one.text))]
+
+
+class StepExpression(NamedTuple):
+    """An expression as it is written in a step, its parser and its path; and whether it may name the item."""
+
+    text: str
+    parse: Callable[[str], Expression]
+    where: str
+    item: bool
+
+
+def step_expressions(step: Step, where: str = "") -> Iterator[StepExpression]:
+    """Yield every expression of a step: in its input, `each`, its conditions and its templates."""
+    item = step.each is not None
+    for value, at in iter_leaves(step.input, f"{where}input"):
+        if is_reference(value) and isinstance(value[REFERENCE_KEY], str):
+            yield StepExpression(value[REFERENCE_KEY], parse_reference, f"{at}.{REFERENCE_KEY}", item)
     if step.each is not None:
-        found.append(parse_path(step.each.source))
+        yield StepExpression(step.each.source, parse_path, f"{where}each.{REFERENCE_KEY}", item=False)
     if step.when is not None:
-        found += iter_paths(parse_condition(step.when))
-    for expression, _ in step_templates(step):
-        found += iter_paths(parse_template(expression))
-    return found
+        yield StepExpression(step.when, parse_condition, f"{where}when", item=False)
+    if step.wait is not None and step.wait.event is not None and step.wait.event.match is not None:
+        yield StepExpression(step.wait.event.match, parse_match, f"{where}wait.event.match", item)
+    for text, at in step_templates(step, where):
+        yield StepExpression(text, parse_template, at, item)
 
 
 def step_templates(step: Step, where: str = "") -> Iterator[tuple[str, str]]:

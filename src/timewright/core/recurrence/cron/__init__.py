@@ -11,7 +11,7 @@ from typing import get_args
 
 from timewright.core.moments import EPOCH, as_instant
 from timewright.core.recurrence import ZonedTrigger
-from timewright.core.recurrence.cron.days import DayRule, matching_days, max_month_length
+from timewright.core.recurrence.cron.days import matching_days, max_month_length
 from timewright.core.recurrence.cron.description import describe_cron
 from timewright.core.recurrence.cron.fields import (
     DAY,
@@ -190,9 +190,9 @@ def never_fires_error(text: str, expression: CronExpression) -> InvalidCron:
     """Return the error for an impossible date; it names the fields that exclude each other."""
     rule = expression.rule
     without_weekday = rule._replace(week_days=None)
-    if (rule.both or rule.week_days is None) and not _possible(without_weekday, None):
+    if (rule.both or rule.week_days is None) and not matching_days(without_weekday, None).years:
         return _day_past_the_month(text, expression)
-    if not _possible(rule, None):
+    if not matching_days(rule, None).years:
         return _days_that_never_meet(text, expression)
     return _years_without_the_day(text, expression)
 
@@ -240,10 +240,6 @@ def _years_without_the_day(text: str, expression: CronExpression) -> InvalidCron
         value=year,
         fix=f"'{_first_possible(text, {_YEAR: str(nearest)})}'",
     )
-
-
-def _possible(rule: DayRule, years: int | None) -> bool:
-    return bool(matching_days(rule, years).years)
 
 
 def _impossible_error(text: str, *, field: str, value: str, fix: str) -> InvalidCron:

@@ -15,7 +15,7 @@ from timewright.core.recurrence.phrases.times_of_plan import (
     read_pattern,
     with_times,
 )
-from timewright.core.recurrence.phrases.tokens import WEEKDAY_NAMES, PhraseProblem, TwoReadings
+from timewright.core.recurrence.phrases.tokens import WEEKDAY_NAMES, PhraseProblem, TwoReadings, TwoWays
 from timewright.core.recurrence.words import ordinal
 
 T = TypeVar("T", int, tuple[int, int])
@@ -189,19 +189,14 @@ def _with_period(plan: Plan, written: Written) -> Plan:
         _check_every_nth(written.days, unit)
     adverbs = [clock_times.calendar_unit(part.length, wall_clock=True) for part in written.adverbs]
     if any(found is not None and found != unit for found in adverbs) and len(set(units)) > 1:
-        raise PhraseProblem(
-            "repeats in two ways", rule="a phrase repeats in one way", fix="leave out one of them"
-        )
+        raise TwoWays("repeats in two ways")
     if (
         unit is not None
         and unit[0] > 1
         and any(isinstance(day, parts.Weekly) and day.every for day in written.days)
     ):
-        raise PhraseProblem(
-            f"repeats some days every {unit[0]} {unit[1]}s and others every week",
-            rule="a phrase repeats in one way",
-            fix="a list of two triggers",
-        )
+        why = f"repeats some days every {unit[0]} {unit[1]}s and others every week"
+        raise TwoWays(why, fix="a list of two triggers")
     if fixed:
         return _with_interval(plan, written, fixed[0], unit)
     return _with_unit(plan, unit, written)
@@ -235,9 +230,7 @@ def _one_unit(units: list[tuple[int, str]]) -> tuple[int, str] | None:
         shown = " and ".join(
             f"every {count} {unit}s" if count > 1 else f"every {unit}" for count, unit in found
         )
-        raise PhraseProblem(
-            f"repeats twice: {shown}", rule="a phrase repeats in one way", fix="leave out one of them"
-        )
+        raise TwoWays(f"repeats twice: {shown}")
     return found[0] if found else None
 
 
@@ -274,11 +267,7 @@ def _with_interval(plan: Plan, written: Written, every: timedelta, unit: tuple[i
     if not (bound or written.window or written.past_hour or unit):
         return plan._replace(interval=every)
     if unit is not None and unit != (1, "day") and not plan.has_days:
-        raise PhraseProblem(
-            "has an interval and a calendar period",
-            rule="a phrase repeats in one way",
-            fix="leave out one of them",
-        )
+        raise TwoWays("has an interval and a calendar period")
     seconds = every // timedelta(seconds=1)
     if every % timedelta(seconds=1) or not 0 < seconds < clock_times.DAY_S:
         raise PhraseProblem(

@@ -19,7 +19,7 @@ from timewright.core.recurrence.phrases.clock_times import (
     read_times,
     read_window,
 )
-from timewright.core.recurrence.phrases.tokens import WEEKDAY_NAMES, PhraseProblem, TwoReadings
+from timewright.core.recurrence.phrases.tokens import WEEKDAY_NAMES, PhraseProblem, TwoReadings, TwoWays
 
 T = TypeVar("T")
 
@@ -172,11 +172,7 @@ def _with_steps(
             fix="minutes such as :15, with hours",
         )
     if plan.every_n > 1:
-        raise PhraseProblem(
-            "has an interval in every second period",
-            rule="a phrase repeats in one way",
-            fix="leave out one of them",
-        )
+        raise TwoWays("has an interval in every second period")
     if window is None and DAY_S % step:
         longer = next(size for size in range(step, DAY_S + 1, 1 if step % 60 else 60) if DAY_S % size == 0)
         raise PhraseProblem(

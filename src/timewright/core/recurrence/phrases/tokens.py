@@ -114,6 +114,13 @@ class TwoReadings(PhraseProblem):
         super().__init__(f"has two readings: {what}", rule="an ambiguous phrase is refused", fix=fix)
 
 
+class TwoWays(PhraseProblem):
+    """A phrase that repeats in two ways at once."""
+
+    def __init__(self, why: str, *, fix: str = "leave out one of them") -> None:
+        super().__init__(why, rule="a phrase repeats in one way", fix=fix)
+
+
 def _weekday_words() -> dict[str, int]:
     words: dict[str, int] = {}
     for number, name in enumerate(WEEKDAY_NAMES):

@@ -79,8 +79,8 @@ def parse_rule(text: str) -> RecurrenceRule:
     given = _parts(text.strip().upper().removeprefix("RRULE:"))
     rule = RecurrenceRule(
         frequency=_frequency(given),
-        interval=_single_number(given, "INTERVAL", 1, MAX_INTERVAL) or 1,
-        count=_single_number(given, "COUNT", 1, MAX_COUNT),
+        interval=_single_number(given, "INTERVAL", MAX_INTERVAL) or 1,
+        count=_single_number(given, "COUNT", MAX_COUNT),
         until=_until(given.get("UNTIL")),
         months=_numbers(given, "BYMONTH", 1, 12),
         month_days=_numbers(given, "BYMONTHDAY", -31, 31),
@@ -132,16 +132,13 @@ def _frequency(given: dict[str, str]) -> Frequency:
     return cast("Frequency", word)
 
 
-def _single_number(given: dict[str, str], name: str, low: int, high: int) -> int | None:
-    if name not in given:
-        return None
-    return _number(given[name], name, low, high)
+def _single_number(given: dict[str, str], name: str, high: int) -> int | None:
+    return _number(given[name], name, 1, high) if name in given else None
 
 
 def _numbers(given: dict[str, str], name: str, low: int, high: int) -> tuple[int, ...]:
-    if name not in given:
-        return ()
-    return tuple(sorted({_number(text, name, low, high) for text in given[name].split(",")}))
+    texts = given[name].split(",") if name in given else ()
+    return tuple(sorted({_number(text, name, low, high) for text in texts}))
 
 
 def _number(text: str, name: str, low: int, high: int) -> int:
