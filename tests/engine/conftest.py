@@ -24,6 +24,7 @@ def file(tmp_path: Path) -> str:
 def database(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     # However busy the machine is, no query counts as slow, so each sleep has a known length.
     monkeypatch.setattr("timewright.stores.queries.tick.SLOW_PROBE_S", inf)
+    monkeypatch.setattr("timewright.stores.queries.tick.PAUSED_PROBE_S", inf)
     with fresh_database(postgres_url) as url:
         yield url
 

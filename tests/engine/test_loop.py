@@ -45,6 +45,7 @@ from timewright.engine.waiting import EventWaker
 from timewright.errors import StoreUnavailable
 from timewright.ledger import admission_batch
 from timewright.ledger.lease import lease_ready
+from timewright.ports.overview import PendingWork
 from timewright.ports.rows import LeasedRuns
 from timewright.testing.bench import Bench
 from timewright.testing.targets import fail, hang, succeed
@@ -88,6 +89,15 @@ def test_a_sleep_ends_when_any_lease_may_expire(bench: Bench) -> None:
     lease_ready(bench.store, ids=bench.ids, holder="someone", capacity=1, now=bench.now)
     bench.clock.advance(seconds=10)
     assert bench.loop.step() == 20.0
+
+
+def test_a_sleep_is_too_long_if_a_search_of_the_past_is_due_before_its_end(bench: Bench) -> None:
+    assert bench.loop.step() == 60.0
+    is_too_long = bench.loop.sleep_plan.is_too_long_for
+    assert is_too_long(PendingWork(complete_in=SECOND))
+    assert not is_too_long(PendingWork(complete_in=61 * SECOND))
+    bench.clock.advance(seconds=30)
+    assert not is_too_long(PendingWork(complete_in=31 * SECOND))
 
 
 def test_a_schedule_that_is_long_overdue_is_found_at_once(bench: Bench) -> None:

@@ -44,7 +44,9 @@ class SleepPlan:
     def is_too_long_for(self, work: PendingWork) -> bool:
         """Whether something that another process wrote is due before the sleep ends."""
         can_start = work.has_wakeable_schedules or (self._tick.launcher.free > 0 and work.has_ready_runs)
-        instants = (work.wake_at, work.lease_expires_at)
+        now = self._clock.last_now + self._clock.elapsed()
+        look_again_at = now + work.complete_in if work.complete_in is not None else None
+        instants = (work.wake_at, work.lease_expires_at, look_again_at)
         return can_start or any(instant is not None and instant < self.sleeps_until for instant in instants)
 
     def commit_at(self, *, now: datetime) -> datetime | None:

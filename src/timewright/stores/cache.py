@@ -38,8 +38,9 @@ class ProbeMemory(Struct, frozen=True):
     """Where the next probe for pending work may begin, and how far the past before that was searched.
 
     Handled rows leave dead index entries, which PostgreSQL keeps while any session may still see them. A
-    probe that passes all of them takes ever longer; then probes begin at the first rows that the last one
-    found, and the past is searched in slices, from the newest to the oldest.
+    probe that passes all of them takes ever longer, so probes before `search_at` begin at the first rows that
+    the last one found. If complete probes are slow (`is_partial`), the past is searched in slices, from the
+    newest to the oldest.
     """
 
     since: int = 0
@@ -80,6 +81,8 @@ class RowCache:
         self.probe = ProbeMemory()
         # Buckets that are committed: the listed ones, and others that a writer has found.
         self.known_buckets: set[str] = set()
+        # Whether no entry of the audit log can be left that is older than the last one in its hash chain.
+        self.is_audit_in_order = False
         # The channels, and when they were read.
         self.channels: tuple[float, tuple[StoredChannel, ...]] | None = None
 

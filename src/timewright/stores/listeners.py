@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from timewright.ports import Store, Transaction
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 POLL_INTERVAL_S = 0.25
 # Behind a pooler NOTIFY does not arrive, so changes are assumed at this interval.
 POLL_WITHOUT_NOTIFY_S = 2.0
-# Notifications within this time are reported as one.
-DEBOUNCE_S = 0.05
+# Once a notification is handled, the next one is reported after this many times as long as that took, at most
+# after a twentieth of a second: a busy fleet notifies all the time.
+NOTIFY_PAUSE_FACTOR, MAX_NOTIFY_PAUSE_S = 20, 0.05
 RECONNECT_AFTER_S = 2.0
 
 T = TypeVar("T")
@@ -117,9 +119,9 @@ class PostgresListener:
             while not self._over.is_set():
                 selector.select()
                 if self._is_called(connection):
-                    self._over.wait(DEBOUNCE_S)
-                    self._is_called(connection)
+                    began = monotonic()
                     yield
+                    self._over.wait(min((monotonic() - began) * NOTIFY_PAUSE_FACTOR, MAX_NOTIFY_PAUSE_S))
 
     def _is_called(self, connection: psycopg.Connection[Any]) -> bool:
         """Consume pending notifications; returns whether any came from another process."""

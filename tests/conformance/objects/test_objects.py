@@ -239,6 +239,40 @@ def test_an_untouched_audit_log_is_valid(store: Store) -> None:
     assert [seal(store), broken(store)] == [0, None]
 
 
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_an_audit_entry_costs_the_same_however_many_came_before(store: Any) -> None:
+    def steps_of_one() -> int:
+        called = []
+
+        def count() -> bool:
+            called.append(True)
+            return False
+
+        store._writer.connection.set_progress_handler(count, 10)
+        log(store, entry("act"))
+        store._writer.connection.set_progress_handler(None)
+        return len(called)
+
+    log(store, entry("first"))
+    first = steps_of_one()
+    log(store, *(entry(f"act-{n}") for n in range(2000)))
+    assert steps_of_one() <= 2 * first
+    assert broken(store) is None
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_an_entry_that_was_late_elsewhere_joins_the_chain_of_a_moved_store(database: Database) -> None:
+    log(database.open(), *(entry(f"act-{n}") for n in range(3)))
+    database.sql(f"DELETE FROM audit_seals WHERE {number(2)}")
+    database.sql("UPDATE audit_seals SET position = 2 WHERE position = 3")
+    database.sql("UPDATE meta SET value = '2' WHERE name = 'audit'")
+    store = database.open()
+    log(store, entry("next"))
+    log(store, entry("after it"))
+    check = store.read(lambda tx: tx.check_audit())
+    assert (check.entries, check.sealed) == (5, 5)
+
+
 @pytest.mark.parametrize("kind", ["postgres"])
 def test_the_hash_chain_is_extended_in_steps_and_counts_what_is_not_in_it(store: Store) -> None:
     log(store, *(entry(f"act-{n}") for n in range(5)))

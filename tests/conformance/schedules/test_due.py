@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from math import inf
+from time import monotonic
 from typing import Any
 
 import psycopg
@@ -355,6 +356,8 @@ def test_after_a_slow_probe_the_next_ones_begin_at_recent_instants_and_say_so(da
 def test_only_several_slow_probes_in_a_row_make_the_next_one_partial(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("timewright.stores.queries.tick.PAUSED_PROBE_S", inf)
+
     def is_partial(*, next_is_slow: bool) -> bool:
         slow = 0.0 if next_is_slow else inf
         monkeypatch.setattr("timewright.stores.queries.tick.SLOW_PROBE_S", slow)
@@ -365,6 +368,27 @@ def test_only_several_slow_probes_in_a_row_make_the_next_one_partial(
     slow_ones = [True, True, False, True, True, True]
     assert not any(is_partial(next_is_slow=slow) for slow in slow_ones)
     assert is_partial(next_is_slow=True)
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_after_a_probe_that_passed_dead_rows_complete_ones_pause_for_a_moment(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("timewright.stores.queries.tick.PAUSED_PROBE_S", 0.0)
+    monkeypatch.setattr("timewright.stores.queries.tick.SLOW_PROBE_S", inf)
+    monkeypatch.setattr("timewright.stores.queries.tick.PROBE_PAUSE_FACTOR", 1e6)
+    monkeypatch.setattr("timewright.stores.queries.tick.MAX_PAUSE_S", 3600.0)
+    store, other = database.open(), database.open()
+    put(store, waking("first", NOON + MINUTE))
+    assert probe(store, NOON).complete_in is None
+    put(other, waking("old", NOON - HOUR), waking("new", NOON + TICK))
+    found = probe(store, NOON)
+    assert found.wake_at == NOON + TICK
+    assert found.complete_in is not None
+    assert found.complete_in <= HOUR
+    monkeypatch.setattr("timewright.stores.queries.tick.monotonic", lambda: monotonic() + 3600)
+    found = probe(store, NOON)
+    assert (found.wake_at, found.complete_in) == (NOON - HOUR, None)
 
 
 @pytest.mark.usefixtures("slow_probes")

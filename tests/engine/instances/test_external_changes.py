@@ -180,6 +180,19 @@ def test_a_listener_reconnects_and_reports_a_possible_miss(
     received.close()
 
 
+def test_the_first_notification_is_reported_at_once_and_a_close_ends_the_pause_after_it(
+    two: tuple[PostgresStore, PostgresStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listeners, "NOTIFY_PAUSE_FACTOR", 1e12)
+    monkeypatch.setattr(listeners, "MAX_NOTIFY_PAUSE_S", 3600)
+    mine, theirs = two
+    received = ReceivedChanges(mine.change_listener())
+    received.wait()
+    theirs.notify()
+    received.wait()
+    received.close()
+
+
 def test_behind_a_pooler_the_listener_polls(
     two: tuple[PostgresStore, PostgresStore], database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

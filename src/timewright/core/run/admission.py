@@ -14,16 +14,13 @@ from msgspec.structs import replace
 from timewright.core.calendars import Calendar
 from timewright.core.moments import SECOND, ZERO
 from timewright.core.recurrence.triggers import After, Manual
-from timewright.core.run.catch_up import (
-    CatchUpChoice,
-    InFlightCounts,
-    choose_occurrences,
-)
+from timewright.core.run.catch_up import CatchUpChoice, InFlightCounts, choose_occurrences
 from timewright.core.run.due_verdicts import (
     ALL_EXCLUDED,
     displaced_drops,
     end_if_all_excluded,
     is_kept_away,
+    skipped_before_hint,
     skipped_during_streak,
     split_skipped,
     start_verdicts,
@@ -211,6 +208,7 @@ def _admit_after_pause(
             progress = clear_pauses(replace(progress, cursor=max(progress.cursor, before_end)))
             decision = stays or plan_next(schedule, progress, now=before_end, calendars=calendars)
         else:
+            suppressed, progress = skipped_before_hint(schedule, progress, pauses, calendars=calendars)
             decision = plan_next(schedule, progress, now=pauses.last_end, calendars=calendars)
         if counts_from_last_start(schedule) and pauses.last_end <= progress.cursor:
             # A user skipped the end of the pause, or a later instant: a late engine plans from there too.

@@ -16,7 +16,7 @@ from timewright.core.run.run import Reason
 from timewright.core.run.verdicts import Drop, Fire, Hold, Replace, Skip, Verdict
 from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.due import BASELINE_SOURCES
-from timewright.core.schedule.governor import counts_from_last_start, follows_trigger, plan_next
+from timewright.core.schedule.governor import counts_from_last_start, follows_trigger, is_in_streak, plan_next
 from timewright.core.schedule.instants import MAX_SCANNED, DisplacedInstants, DueInstants, list_occurrences
 from timewright.core.schedule.pauses import Pauses, clear_pauses
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress
@@ -190,3 +190,21 @@ def skipped_during_streak(
     skips = tuple(Skip(planned_at=at, reason=Reason.PAUSED, source=first.source) for at in instants)
     stays = first.at is not None and first.at > last and first.source in BASELINE_SOURCES
     return skips, first if stays else None
+
+
+def skipped_before_hint(
+    schedule: Schedule, progress: ScheduleProgress, pauses: Pauses, *, calendars: Mapping[str, Calendar]
+) -> tuple[tuple[Verdict, ...], ScheduleProgress]:
+    """Skip what a pause suppressed during a streak of failures before an interval hint was made in it.
+
+    The progress goes on at the start of the hint, which replaced what comes after it.
+    """
+    hint = progress.hints.interval if schedule.adaptive else None
+    since = (hint.since or hint.created_at) if hint is not None else None
+    counts_from_run = counts_from_last_start(schedule) or isinstance(schedule.trigger, After)
+    is_in_pause = since is not None and max(progress.cursor, pauses.first_start) < since < pauses.last_end
+    if since is None or not is_in_pause or counts_from_run or not is_in_streak(schedule, progress):
+        return (), progress
+    until_hint = Pauses(((pauses.first_start, since + _MICROSECOND),))
+    skips, _ = skipped_during_streak(schedule, progress, until_hint, calendars=calendars)
+    return skips, replace(progress, cursor=since)

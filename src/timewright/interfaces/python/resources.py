@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -132,12 +133,19 @@ def attach_resources(to: object, call: Callable[..., Any]) -> None:
         setattr(to, plural, Resource(noun, call))
 
 
+# The types of most fields of an answer.
+_UNCHANGEABLE = frozenset({str, int, float, bool, type(None), datetime, timedelta})
+
+
 def own_copy(value: Any) -> Any:
     """Return an answer with its own dicts and lists; parts that cannot change are shared.
 
     Answers contain cached records. Without the copy, a change of `answer.schedule.metadata` would change what
     the engine runs.
     """
+    kind = type(value)
+    if kind in _UNCHANGEABLE:
+        return value
     if isinstance(value, Struct):
         return _copy_struct(value)
     if isinstance(value, dict):
@@ -155,6 +163,8 @@ def _copy_struct(value: Struct) -> Struct:
     copied = None
     for name in value.__struct_fields__:
         found = getattr(value, name)
+        if type(found) in _UNCHANGEABLE:
+            continue
         own = own_copy(found)
         if own is not found:
             copied = copy(value) if copied is None else copied

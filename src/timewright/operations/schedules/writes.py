@@ -238,7 +238,7 @@ def _new_detail(tx: Transaction, schedule: Schedule, *, now: datetime) -> Schedu
     snapshot = ScheduleSnapshot(
         record, has_downstream=own, has_manual_runs=False, has_notes=False, has_skips=False
     )
-    return build_schedule_detail(tx, snapshot, now=now)
+    return build_schedule_detail(tx, snapshot, now=now, is_new=True)
 
 
 def release_archived_name(context: OperationContext, name: str, *, now: datetime) -> None:

@@ -107,7 +107,7 @@ class SqlObjectQueries(SqlQueries):
         if entries:
             self._execute_many("insert_audit", [_audit_row(entry) for entry in entries])
             if not self._executor.is_remote:
-                self.seal_audit()
+                self._extend_audit_chain(limit=MAX_LATE_ENTRIES)
 
     def seal_audit(self, *, limit: int = 10_000) -> int:
         """Add entries to the hash chain of the audit log; returns how many."""
@@ -116,13 +116,19 @@ class SqlObjectQueries(SqlQueries):
             return 0
         # Writers of the chain wait for each other; writers of entries do not.
         self._query("lock_meta", {"name": "audit"})
+        return self._extend_audit_chain(limit=limit)
+
+    def _extend_audit_chain(self, *, limit: int) -> int:
         seal = self._query("last_audit_seal", {})
         position, entry_hash, last = seal[0] if seal else (0, FIRST_AUDIT_HASH, 0)
-        rows = []
-        for values in self._query("unsealed_audit", {"after": last - MAX_LATE_ENTRIES, "limit": limit}):
+        cache, rows = self._executor.cache, []
+        look_back = 0 if cache.is_audit_in_order else MAX_LATE_ENTRIES
+        for values in self._query("unsealed_audit", {"after": last - look_back, "limit": limit}):
             position += 1
             entry_hash = audit_hash(entry_hash, position, values)
             rows.append((position, values[0], entry_hash))
+        # On SQLite nothing is committed late, but a store that came from PostgreSQL may have late entries.
+        cache.is_audit_in_order = not self._executor.is_remote and all(row[1] > last for row in rows)
         if rows:
             self._execute_many("insert_audit_seals", rows)
             self._query("put_meta", {"name": "audit", "value": str(position)})

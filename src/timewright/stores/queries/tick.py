@@ -29,13 +29,16 @@ from timewright.stores.rows import GROUP_MARK, MICROSECOND, Row, cached_micros, 
 _READY = 2
 _LEASE_END = 4
 _LEASED = 9
-# After this many complete probes in a row that took at least this long, probes begin at recent instants. One
-# slow probe says nothing: the machine may only have been busy.
+# A complete probe that took at least this long is followed by a pause of that factor, so that dead rows
+# cost at most 2 % of the time. Probes in the pause begin at recent instants. A pause has a longest length,
+# because the machine may only have been busy.
+PAUSED_PROBE_S, PROBE_PAUSE_FACTOR, MAX_PAUSE_S = 0.001, 50, 0.25
+# After this many complete probes in a row that took at least this long, the past is searched in slices, each
+# followed by a pause without a longest length.
 SLOW_PROBES, SLOW_PROBE_S = 10, 0.003
-# Then the past is searched in slices, each this many times as long after the one before as that one took. A
-# quick slice is followed by one of four times the length, a slow one by a shorter one, but each has at least
-# this share of what was searched so far, so that every search comes to its end.
-PROBE_PAUSE_FACTOR, QUICK_SLICE_S, MIN_SLICE_SHARE = 50, 0.001, 64
+# A quick slice is followed by one of four times the length, a slow one by a shorter one, but each has at
+# least this share of what was searched so far, so that every search comes to its end.
+QUICK_SLICE_S, MIN_SLICE_SHARE = 0.001, 64
 # If a search had at most this many slices, few dead rows are left, and probes are complete again.
 FEW_SLICES = 20
 MIN_COMPLETE_IN_S = 0.02
@@ -112,16 +115,21 @@ class SqlPendingWorkQueries(SqlScheduleQueries, SqlRunQueries, SqlLeaseQueries):
         began, micros, memory = monotonic(), to_micros(now), self._executor.cache.probe
         if memory.since > micros:
             memory = ProbeMemory()
-        is_complete = not memory.is_partial
-        if memory.is_partial and began >= memory.search_at:
+        is_search_due = began >= memory.search_at
+        is_complete = is_search_due and not memory.is_partial
+        if memory.is_partial and is_search_due:
             memory = self._search_past(memory)
             is_complete = memory.searched_to == 0
         knows_end = micros < min(memory.lease_end_until, memory.lease_end or memory.lease_end_until)
         reads_end = bool(parameters["with_lease_end"]) and not knows_end
-        marks = (memory.since, memory.leased_since) if memory.is_partial else (0, 0)
+        is_bounded = memory.is_partial or not is_complete
+        marks = (memory.since, memory.leased_since) if is_bounded else (0, 0)
         bounds = {"since": marks[0], "leased_since": marks[1], "with_lease_end": int(reads_end)}
         row = self._probe({**parameters, **bounds}, offer)
-        memory = _after_probe(memory, row, micros, took=monotonic() - began, reads_end=reads_end)
+        took = monotonic() - began
+        if not is_bounded:
+            memory = _after_complete_probe(memory, took=took)
+        memory = _after_probe(memory, row, micros, took=took, reads_end=reads_end)
         if parameters["with_lease_end"] and not reads_end:
             row = (*row[:_LEASE_END], memory.lease_end, *row[_LEASE_END + 1 :])
         self._executor.cache.probe = memory
@@ -182,24 +190,34 @@ class SqlPendingWorkQueries(SqlScheduleQueries, SqlRunQueries, SqlLeaseQueries):
         return row[:-1]
 
 
+def _after_complete_probe(memory: ProbeMemory, *, took: float) -> ProbeMemory:
+    """The pause after a complete probe; after several slow ones, the past is searched in slices."""
+    slow_in_a_row = memory.slow_in_a_row + 1 if took >= SLOW_PROBE_S else 0
+    is_partial = slow_in_a_row >= SLOW_PROBES
+    pause = took * PROBE_PAUSE_FACTOR
+    if not is_partial:
+        pause = min(pause, MAX_PAUSE_S) if took >= PAUSED_PROBE_S else 0
+    return replace(
+        memory,
+        is_partial=is_partial,
+        slow_in_a_row=0 if is_partial else slow_in_a_row,
+        search_at=monotonic() + pause,
+    )
+
+
 def _after_probe(memory: ProbeMemory, row: Row, micros: int, *, took: float, reads_end: bool) -> ProbeMemory:
     """The marks after a probe: nothing waits before the first rows it found; later writes lie after now."""
-    is_slow, slow_in_a_row = took >= SLOW_PROBE_S, 0
-    pause = took * PROBE_PAUSE_FACTOR
     earliest = min([micros, *(at for at in row[:_READY] if at is not None)])
-    if not memory.is_partial and is_slow:
-        slow_in_a_row = memory.slow_in_a_row + 1
-        if slow_in_a_row >= SLOW_PROBES:
-            memory = replace(memory, is_partial=True, search_at=monotonic() + pause)
-    memory = replace(memory, since=earliest - RECENT_MICROS, slow_in_a_row=slow_in_a_row)
+    memory = replace(memory, since=earliest - RECENT_MICROS)
     if not reads_end:
         return memory
     leased = min(micros, row[_LEASED] if row[_LEASED] is not None else micros)
+    pause = int(took * PROBE_PAUSE_FACTOR * 1_000_000)
     return replace(
         memory,
         leased_since=leased - RECENT_MICROS,
         lease_end=row[_LEASE_END],
-        lease_end_until=micros + int(pause * 1_000_000) if is_slow and memory.is_partial else 0,
+        lease_end_until=micros + pause if took >= SLOW_PROBE_S and memory.is_partial else 0,
     )
 
 

@@ -42,7 +42,6 @@ times = {at|@} <any_time> (<separator> [at] <any_time>)* | (every|each) <named_t
 part = (in the|every|each|this|at|on) PART | PART
 zone = [in] ['('] ZONE [time] [')']
 month_name = MONTH
-weekday_name = WEEKDAY
 day_number = (NUMBER|ORDINAL) !HALF !UNIT !OCLOCK !MONTH
 weekly = [from] WEEKDAY <to> WEEKDAY | between WEEKDAY and WEEKDAY | WEEKDAY | DAY_SET
     | {business|working|work|week} (days|day) | {m} RANGE f
@@ -186,7 +185,6 @@ _BUILDERS: dict[str, Builder] = {
     "part": lambda values: parts.PartOfDay(values[0]),
     "zone": lambda values: parts.Zone(values[0]),
     "month_name": lambda values: parts.Months((values[0],)),
-    "weekday_name": lambda values: parts.Weekly((values[0],)),
     "day_number": lambda values: values[0],
     "weekly": parts.build_weekly,
     "nth": parts.build_nth,
