@@ -259,3 +259,14 @@ class UnreadableRow(StoreError):
     """A row cannot be decoded; its schedule is parked and the others continue."""
 
     code = "unreadable_row"
+
+
+def errors_by_code() -> dict[str, type[TimewrightError]]:
+    """Return the error class of each code."""
+    found: dict[str, type[TimewrightError]] = {}
+    pending: list[type[TimewrightError]] = [TimewrightError]
+    while pending:
+        kind = pending.pop()
+        found[kind.code] = kind
+        pending += kind.__subclasses__()
+    return found

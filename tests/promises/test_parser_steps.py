@@ -496,7 +496,7 @@ EXEMPT = {
     "interfaces.cli.data_input:read_text": "reads a bounded file",
     "operations.access.keys:read_local_key": "a private file that we wrote",
     "interfaces.cli.process.server_file:read_server_file": "a private file of at most 4 KiB that we wrote",
-    "operations.calendars.ical_import:read_events": "the second half of read_ical",
+    "operations.calendars.sources:read_events": "the second half of read_ical",
     "operations.calendars.sources:read_holidays": "a country code, looked up in a table",
     "operations.health.verify:read_history": "rows of the store",
     "operations.hints.analyses:read_advisor_key": "looks up a secret by name",

@@ -32,7 +32,7 @@ STEPS = {
     "2999": (YEAR_2999, 3 * SECOND),
     "2999 for two hours": (YEAR_2999, 2 * HOUR),
 }
-SEEDS = range(20) if os.environ.get("TIMEWRIGHT_FULL") else range(8, 9)
+SEEDS = range(20) if os.environ.get("TIMEWRIGHT_FULL") else range(5, 6)
 STEP_AFTER = 20 * MINUTE
 HOURS_AFTER = 1.0
 

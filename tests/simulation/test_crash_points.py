@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.simulation.faults.crash_points import (
     small_scenario,
 )
 
+FULL = bool(os.environ.get("TIMEWRIGHT_FULL"))
 PARTS = 12
 DEPENDENT_PARTS = 3
 
@@ -20,7 +22,7 @@ DEPENDENT_PARTS = 3
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_crash_at_any_point_violates_no_invariant(part: int, witness: Any) -> None:
     scenario = small_scenario(1)
-    for point in list_crash_points(scenario)[part::PARTS]:
+    for point in list_crash_points(scenario, full=FULL)[part::PARTS]:
         result = crash_at(scenario, point)
         assert result.has_crashed, point
         witness(result, replay=f"crash_at(small_scenario(1), {point})")

@@ -16,7 +16,15 @@ from timewright.ledger.lookups import CALENDAR, QUEUE, load_calendars
 from timewright.ledger.queues.limits import define_stored_limits
 from timewright.ledger.schedule_progress import progress_when_created
 from timewright.ledger.workflow_runs.records import VERSION, WORKFLOW
-from timewright.ports import ScheduleFilter, ScheduleRecord, ScheduleWrite, Store, StoredObject, Transaction
+from timewright.ports import (
+    RunFilter,
+    ScheduleFilter,
+    ScheduleRecord,
+    ScheduleWrite,
+    Store,
+    StoredObject,
+    Transaction,
+)
 from timewright.ports.rows import LiveRuns
 
 COPIED_OBJECTS = (CALENDAR, LIMIT, QUEUE, BUDGET, PROVIDER, WORKFLOW, VERSION)
@@ -24,15 +32,33 @@ PAGE_ROWS = 1000
 _LIVE = (ScheduleState.ACTIVE, ScheduleState.PAUSED, ScheduleState.PARKED, ScheduleState.PENDING_APPROVAL)
 
 
-def read_fleet(tx: Transaction, namespace: str) -> Iterator[ScheduleRecord]:
-    """Return the schedules of a namespace that are not archived or finished."""
-    which = ScheduleFilter(namespace=namespace, limit=PAGE_ROWS)
+def all_schedules(
+    tx: Transaction, namespace: str, *, state: ScheduleState | None = None, group: str | None = None
+) -> Iterator[ScheduleRecord]:
+    """Yield the schedules of a namespace by name; they are read page by page, as they are needed."""
+    which = ScheduleFilter(namespace=namespace, state=state, group=group, limit=PAGE_ROWS)
     while True:
         page = tx.find_schedules(which)
-        yield from (record for record in page.rows if record.progress.state in _LIVE)
+        yield from page.rows
         if not page.cursor:
             return
         which = replace(which, cursor=page.cursor)
+
+
+def all_runs(tx: Transaction, which: RunFilter) -> Iterator[Run]:
+    """Yield the runs of a filter, newest first; they are read page by page, as they are needed."""
+    which = replace(which, limit=PAGE_ROWS)
+    while True:
+        page = tx.find_runs(which)
+        yield from page.rows
+        if not page.cursor:
+            return
+        which = replace(which, cursor=page.cursor)
+
+
+def read_fleet(tx: Transaction, namespace: str) -> Iterator[ScheduleRecord]:
+    """Yield the schedules of a namespace that are not archived or finished."""
+    return (record for record in all_schedules(tx, namespace) if record.progress.state in _LIVE)
 
 
 def copy_fleet(

@@ -36,7 +36,7 @@ from timewright.operations.schedules import (
     upcoming,
     writes,
 )
-from timewright.operations.workflows import waits, workflow_approvals, workflow_runs
+from timewright.operations.workflows import waits, workflow_runs
 from timewright.operations.workflows import workflows as _workflows
 
 __all__ = ["Operation", "OperationContext", "OperationRegistry", "OperationRequest", "operations"]

@@ -92,6 +92,24 @@ class OperationContext(Struct, frozen=True, kw_only=True):
         """Return the actor with this request's reason; without a reason, the actor as it is."""
         return replace(self.by, reason=redact_text(reason)) if reason else self.by
 
+    def audit(
+        self,
+        tx: Transaction,
+        action: str,
+        subject: str,
+        *,
+        reason: str,
+        now: datetime,
+        before: str = "",
+        after: str = "",
+    ) -> None:
+        """Add what the caller has done in this namespace to the audit log."""
+        by, namespace = self.actor_with_reason(reason), self.namespace
+        entry = by.audit_entry(
+            action, namespace=namespace, subject=subject, now=now, before=before, after=after
+        )
+        tx.add_audit([entry])
+
 
 class NestedStore:
     """A store inside one open transaction: its writes commit or roll back with that transaction."""

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from timewright.core.run.run import Run
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import NotAllowed, NotFound, UnreadableRow
-from timewright.ports import ScheduleFilter, ScheduleRecord, Transaction
+from timewright.ports import ScheduleFilter, ScheduleRecord, StoredObject, Transaction
 from timewright.ports.schedules import ScheduleSnapshot
 
 MAX_NAMES_COMPARED = 1000
@@ -71,6 +71,15 @@ def find_run(tx: Transaction, namespace: str, wanted: str) -> Run:
     if run is None or run.namespace != namespace:
         raise not_found("run", wanted, (), list_command="run list")
     return run
+
+
+def find_object(tx: Transaction, kind: str, namespace: str, name: str) -> StoredObject:
+    """Return an object whose kind is a noun of the operations: a calendar, a limit, a budget, a provider."""
+    rows = tx.get_objects(kind, namespace=namespace, names=[name])
+    if not rows:
+        known = [row.name for row in tx.get_objects(kind, namespace=namespace)]
+        raise not_found(kind, name, known, list_command=f"{kind} list")
+    return rows[0]
 
 
 def schedule_names(tx: Transaction, namespace: str) -> list[str]:

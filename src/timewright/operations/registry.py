@@ -100,6 +100,15 @@ class ListRequest(OperationRequest, frozen=True, kw_only=True):
     cursor: Annotated[str, Meta(max_length=4000)] = ""
 
 
+def answer_from(kind: type[A], *sources: Struct, **given: Any) -> A:
+    """Build an answer from the given fields; the others come from the first source that has them."""
+    for name in kind.__struct_fields__:
+        source = next((one for one in sources if hasattr(one, name)), None)
+        if name not in given and source is not None:
+            given[name] = getattr(source, name)
+    return kind(**given)
+
+
 class NoParameters(OperationRequest, frozen=True, kw_only=True):
     """No parameters."""
 

@@ -27,6 +27,7 @@ from timewright.ledger.workflow_runs.records import workflow_label
 from timewright.operations.explain.dependencies import Downstream, Upstream, downstreams, upstreams
 from timewright.operations.explain.idle import add_manual_runs_and_notes, without_skipped
 from timewright.operations.identity_cache import cache_by_identity
+from timewright.operations.registry import answer_from
 from timewright.ports import ExternalId, ScheduleRecord, Transaction
 from timewright.ports.attempt_output import RunProgress
 from timewright.ports.overview import RecentRun
@@ -278,26 +279,16 @@ def summarize_schedule(shown: ScheduleListRow | ScheduleRecord) -> ScheduleSumma
     """A schedule in a list."""
     schedule, progress = shown.schedule, shown.progress
     zone = zone_of(schedule.trigger) or ""
-    return ScheduleSummary(
-        id=schedule.id,
-        name=schedule.name,
-        group=schedule.group,
-        state=progress.state,
-        reason=progress.reason,
+    return answer_from(
+        ScheduleSummary,
+        schedule,
+        progress,
         trigger=_describe(schedule.trigger, schedule.run_at_start),
         target=str(type(schedule.target).__struct_config__.tag),
-        next_at=progress.next_at,
         zone=zone,
         next_local=local_time(progress.next_at, zone),
-        source=progress.source,
-        paused_until=progress.paused_until,
         last_run_at=None,
         last_state="",
-        failures=progress.failures,
-        runs=progress.runs,
-        revision=schedule.revision,
-        tags=schedule.tags,
-        metadata=schedule.metadata,
     )
 
 
@@ -311,6 +302,12 @@ def summarize_run(
     label = "" if schedule or run.queue else workflow_label(run.payload)
     started = first_started_at or run.started_at
     return RunSummary(schedule=schedule, first_started_at=started, workflow=label, **fields)
+
+
+def summarize_by_name(tx: Transaction, runs: Sequence[Run]) -> tuple[RunSummary, ...]:
+    """Return runs with the names of their schedules; only those of a list also have their first starts."""
+    names = schedule_names_of(tx, runs)
+    return tuple(summarize_run(run, schedule=names.get(run.schedule_id, "")) for run in runs)
 
 
 def summarize_runs(tx: Transaction, runs: Sequence[Run]) -> tuple[RunSummary, ...]:
@@ -340,17 +337,11 @@ def build_run_detail(tx: Transaction, run: Run) -> RunDetail:
     """Return a run with its attempts, charges and note; only one that was leased has rows of leases."""
     leased = [run.id] if run.fence else []
     (reported,) = tx.get_run_rows(RunProgress, leased).get(run.id, (None,)) if leased else (None,)
-    return RunDetail(
+    return answer_from(
+        RunDetail,
+        run,
         run=summarize_runs(tx, [run])[0],
         key=run_idempotency_key(run),
-        dedupe_scope=run.dedupe_scope,
-        lease_id=run.lease_id,
-        revision=run.revision,
-        created_at=run.created_at,
-        backfill_of=run.backfill_of,
-        parent=run.parent,
-        payload=run.payload,
-        trail=run.trail,
         attempts=tx.get_run_rows(Attempt, leased).get(run.id, ()) if leased else (),
         charges=_list_charges(tx, run) if leased else (),
         note=run_note(tx, run),

@@ -34,7 +34,8 @@ class HeuristicAdvisor:
         advice = apply_rules(
             build_advice_input(brief, history.get("responses", ()), siblings.get("siblings", ()))
         )
-        refusals = [answer["refused"] for answer in _perform(use, advice.tool_calls) if "refused" in answer]
+        answers = [use(tool, arguments) for tool, arguments in advice.tool_calls]
+        refusals = [answer["refused"] for answer in answers if "refused" in answer]
         use(
             SUBMIT_TOOL,
             {
@@ -45,10 +46,6 @@ class HeuristicAdvisor:
             },
         )
         return AdvisorReport(warnings=tuple(str(refusal)[:450] for refusal in refusals))
-
-
-def _perform(use: CallTool, invocations: Sequence[tuple[str, dict[str, Any]]]) -> list[Mapping[str, Any]]:
-    return [use(tool, arguments) for tool, arguments in invocations]
 
 
 def build_advice_input(

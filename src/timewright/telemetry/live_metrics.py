@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from timewright.core.moments import ZERO
 from timewright.errors import TimewrightError
 from timewright.ports import LiveCount, Store
-from timewright.telemetry.metrics import LIVE_METRICS, MAX_LABEL_SETS, OTHER, PREFIX, QUEUE_LABELS
+from timewright.telemetry.metrics import LIVE_METRICS, MAX_LABEL_SETS, OTHER, PREFIX
 
 MAX_ROWS_COUNTED = 20_000
 QUEUE_PREFIX = "queue:"
@@ -125,8 +125,8 @@ def _single(name: str, value: float) -> GaugeMetricFamily:
 
 
 def _labelled(name: str, values: dict[tuple[str, ...], float]) -> GaugeMetricFamily:
-    labels = QUEUE_LABELS if LIVE_METRICS[name].labels == QUEUE_LABELS else LIVE_METRICS[name].labels
-    family = GaugeMetricFamily(PREFIX + name, LIVE_METRICS[name].description, labels=labels)
+    metric = LIVE_METRICS[name]
+    family = GaugeMetricFamily(PREFIX + name, metric.description, labels=metric.labels)
     for key, value in values.items():
         family.add_metric(list(key), value)
     return family

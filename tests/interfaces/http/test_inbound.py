@@ -111,3 +111,13 @@ def test_of_two_links_to_a_question_the_second_is_too_late(
     assert client.request("POST", first, answer).status == 200
     assert client.request("POST", second, answer).status == 409
     assert harness.ask("run get", run=question)["attempts"][-1]["result"] == answer
+
+
+def test_an_answer_that_says_two_things_is_refused(
+    client: HttpTestClient, harness: OperationsHarness, question: str
+) -> None:
+    link, kind = harness.ask("run link", run=question)["path"], ("content-type", "application/json")
+    twice = b'{"approved": true, "approved": false, "copies": 1}'
+    refused = client.send("POST", link, twice, [*client.headers.items(), kind])
+    assert (refused.status, b"duplicate key" in refused.body) == (422, True)
+    assert harness.ask("run get", run=question)["run"]["state"] == "leased"

@@ -51,6 +51,18 @@ def lines(harness: OperationsHarness) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("one", "example"), WRITES)
+def test_a_secret_in_the_reason_of_a_write_is_not_recorded(
+    one: Operation[Any], example: Mapping[str, Any]
+) -> None:
+    harness = sample_harness()
+    one(harness.context, {**example, "dry_run": False, "reason": "moved, password=hunter2"})
+    written = harness.store.read(lambda tx: tx.find_audit(limit=1000).rows)
+    # A ping keeps no reason: its text says what happened.
+    assert one.name == "ping send" or any(row.reason.startswith("moved, password=") for row in written)
+    assert [row.action for row in written if "hunter2" in str(row)] == []
+
+
+@pytest.mark.parametrize(("one", "example"), WRITES)
 def test_writes_by_an_agent_are_recorded_as_an_agents(
     one: Operation[Any], example: Mapping[str, Any]
 ) -> None:

@@ -374,10 +374,14 @@ def _with_zone(trigger: OneTrigger, zone: str) -> OneTrigger:
     return replace(trigger, zone=zone) if unnamed else trigger
 
 
+def parts_of(trigger: AnyTrigger) -> tuple[AnyTrigger, ...]:
+    """Return the triggers of a list of triggers, or the one trigger."""
+    return trigger.triggers if isinstance(trigger, AnyOf) else (trigger,)
+
+
 def zone_of(trigger: AnyTrigger) -> str | None:
     """Return the zone of the trigger, or of the first one that has a zone."""
-    parts = trigger.triggers if isinstance(trigger, AnyOf) else (trigger,)
-    return next((part.zone for part in parts if isinstance(part, Cron | Rrule)), None)
+    return next((part.zone for part in parts_of(trigger) if isinstance(part, Cron | Rrule)), None)
 
 
 def _add_steps(anchor: datetime, step: timedelta, count: int) -> datetime | None:

@@ -65,16 +65,22 @@ def find_due(
             steady = replace(progress, failures=0)
             if hint.expires_at <= failed_at and follows_trigger(schedule, steady, now=failed_at):
                 # The hint expired before the failure: until then the trigger decided.
-                due = _due_with_hints(schedule, steady, now=failed_at, until=failed_at, calendars=calendars)
+                due = _due_with_hints(schedule, steady, until=failed_at, calendars=calendars)
                 return due if due.more else replace(due, following=None)
         progress = _without_expired(schedule, progress, now=now, calendars=calendars)
         return _decided_instant(schedule, progress, until=horizon, calendars=calendars)
     has_hints = schedule.adaptive and (progress.hints.interval or progress.hints.one_shot)
     if has_hints or not is_planned_by_trigger(progress):
-        due = _due_with_hints(schedule, progress, now=now, until=horizon, calendars=calendars)
+        due = _due_with_hints(schedule, progress, until=horizon, calendars=calendars)
     else:
         due = _due_by_trigger(schedule, progress, until=horizon, calendars=calendars)
-    return _add_displaced(schedule, progress, due, until=now, calendars=calendars) if before_edit else due
+    if before_edit:
+        due = _add_displaced(schedule, progress, due, until=now, calendars=calendars)
+    one_shot = progress.hints.one_shot if has_hints else None
+    waits = one_shot is not None and one_shot.expires_at > now and one_shot.at > horizon
+    # What the clamp displaced belongs to the decision that follows, which knew the hint.
+    is_decided = bool(due.displaced) and not due.occurrences
+    return replace(due, following=None) if waits and not due.more and not is_decided else due
 
 
 def is_planned_by_trigger(progress: ScheduleProgress) -> bool:
@@ -227,7 +233,6 @@ def _due_with_hints(
     schedule: Schedule,
     progress: ScheduleProgress,
     *,
-    now: datetime,
     until: datetime,
     calendars: Mapping[str, Calendar],
 ) -> DueInstants:
@@ -263,8 +268,7 @@ def _due_with_hints(
             schedule, progress, after=max(due.last, after), base=due.last, calendars=calendars
         )
         due = replace(due, following=following)
-    waits = one_shot is not None and one_shot.expires_at > now and one_shot.at > until
-    return replace(due, following=None) if waits and not due.more else due
+    return due
 
 
 def _add_before_hint(

@@ -7,7 +7,6 @@ import json
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from functools import cache
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -15,7 +14,7 @@ from msgspec import inspect as mi
 
 from timewright.clocks import SystemClock
 from timewright.core.input.encoding import to_json_value
-from timewright.errors import InvalidInput, NotAllowed, StoreUnavailable, TimewrightError
+from timewright.errors import InvalidInput, NotAllowed, StoreUnavailable, TimewrightError, errors_by_code
 from timewright.interfaces.http.routing import NO_SUBJECT, Route, routes_of
 from timewright.operations import Operation, operations
 from timewright.operations.request_parsing import parse_request
@@ -106,7 +105,7 @@ class ApiClient:
         """Return the error of a problem; an unknown code becomes `TimewrightError`."""
         if "code" not in problem:
             return self.unexpected_answer("it is not a problem document")
-        kind = _errors_by_code().get(str(problem["code"]), TimewrightError)
+        kind = errors_by_code().get(str(problem["code"]), TimewrightError)
         details = {name: problem.get(name) for name in ("field", "rule", "fix")}
         return kind(str(problem.get("detail", "")), value=problem.get("value"), **details)
 
@@ -218,17 +217,6 @@ def _unexpected_answer(url: str, why: str) -> StoreUnavailable:
         rule="the URL of a Timewright server of this version",
         fix="check the URL and the server's version, or omit --server to use the store directly",
     )
-
-
-@cache
-def _errors_by_code() -> dict[str, type[TimewrightError]]:
-    found: dict[str, type[TimewrightError]] = {}
-    pending: list[type[TimewrightError]] = [TimewrightError]
-    while pending:
-        kind = pending.pop()
-        found[kind.code] = kind
-        pending += kind.__subclasses__()
-    return found
 
 
 def _no_store() -> NotAllowed:

@@ -134,16 +134,10 @@ def _from_environment(environment: Mapping[str, str], *, strict: bool) -> dict[s
 
 
 def _parse_boolean(text: str) -> Any:
-    return {
-        "true": True,
-        "1": True,
-        "yes": True,
-        "on": True,
-        "false": False,
-        "0": False,
-        "no": False,
-        "off": False,
-    }.get(text.strip().lower(), text)
+    word = text.strip().lower()
+    if word in ("true", "1", "yes", "on"):
+        return True
+    return False if word in ("false", "0", "no", "off") else text
 
 
 def _unknown_variable(name: str, known: list[str]) -> UnknownField:

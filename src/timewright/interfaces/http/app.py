@@ -22,20 +22,18 @@ from timewright.interfaces.http.authentication import (
     RequestAuthenticator,
 )
 from timewright.interfaces.http.endpoints import (
+    MCP_PATH,
     EngineHealth,
+    McpEndpoint,
     Probes,
     calendar_feed,
-    download_artifact,
-    request_context,
-)
-from timewright.interfaces.http.events import EventHub, EventStream
-from timewright.interfaces.http.mcp_endpoint import (
-    MCP_PATH,
-    McpEndpoint,
     challenge_header,
+    download_artifact,
     is_metadata_request,
+    request_context,
     resource_metadata,
 )
+from timewright.interfaces.http.events import EventHub, EventStream
 from timewright.interfaces.http.openid import OpenIdProvider
 from timewright.interfaces.http.operation_handler import operation_handlers
 from timewright.interfaces.http.pages import Pages

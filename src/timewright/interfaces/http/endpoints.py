@@ -1,4 +1,4 @@
-"""Endpoints that are not operations: monitoring, inbound addresses, artifacts and the calendar feed."""
+"""Endpoints that are not operations: monitoring, inbound addresses, artifacts, the calendar feed, MCP."""
 
 from __future__ import annotations
 
@@ -10,26 +10,33 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 import msgspec
+from msgspec.structs import replace
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
+from timewright.core.input.strict_json import read_json
 from timewright.core.moments import format_duration, format_instant
 from timewright.core.run.run import Artifact
 from timewright.core.workflow import FormField
-from timewright.errors import InvalidInput, NotAllowed, TimewrightError
+from timewright.errors import InvalidInput, MissingExtra, NotAllowed, TimewrightError
 from timewright.interfaces.http.operation_handler import NAMESPACE_HEADER
 from timewright.interfaces.http.pages import html_page
 from timewright.interfaces.http.problems import status_of
-from timewright.interfaces.http.request import HttpRequest, build_payload
+from timewright.interfaces.http.request import HttpRequest, Receive, Scope, Send, build_payload
 from timewright.interfaces.http.responses import ApiResponse, json_response
 from timewright.interfaces.http.routing import routes_of
 from timewright.operations import OperationContext, operations
 from timewright.operations.access.authentication import context_for
-from timewright.operations.access.callers import require_scope
+from timewright.operations.access.callers import ALL_SCOPES, require_scope
+from timewright.operations.access.service_tokens import SCOPE_PREFIX
 from timewright.operations.alerts.pings import answer_inbound
 from timewright.operations.runs.logs import ListArtifacts, find_artifact_by_name, read_parts
 from timewright.operations.workflows.waits import PendingAnswer, give_answer, open_link
 from timewright.wiring.metrics_port import METRICS_CONTENT_TYPE, filter_metrics
+
+MCP_PATH = ("mcp",)
+# Where a client finds out who issues tokens for a resource (RFC 9728).
+METADATA_PATH = (".well-known", "oauth-protected-resource")
 
 MAX_TICK_AGE = timedelta(seconds=90)
 
@@ -187,8 +194,8 @@ def read_answer(asked: PendingAnswer, body: str, content_type: str) -> Any:
         )
     if content_type.partition(";")[0].strip() == "application/json":
         try:
-            return msgspec.json.decode(body)
-        except msgspec.DecodeError as error:
+            return read_json(body)
+        except (ValueError, RecursionError) as error:
             raise InvalidInput(
                 f"the body is not JSON: {error}", field="body", rule="a JSON value", fix='{"approved": true}'
             ) from None
@@ -269,3 +276,81 @@ async def download_artifact(request: HttpRequest) -> Response:
     }
     # Starlette reads the parts in a thread while it sends them.
     return StreamingResponse(parts if request.method == "GET" else (), headers=headers)
+
+
+class McpAnswerer(Protocol):
+    """Answers MCP requests in a given context."""
+
+    async def answer(self, context: OperationContext, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        ...
+
+
+class McpEndpoint:
+    """Creates the MCP server on the first request, because importing it is slow and few servers need it."""
+
+    def __init__(self) -> None:
+        self._server: McpAnswerer | None = None
+
+    async def handle(self, request: HttpRequest) -> Any:
+        """`POST /mcp`: answer one MCP request as the caller."""
+        server = self._server = self._server or _new_server()
+        # Changes made over MCP are recorded as those of an agent, whatever the key.
+        caller = replace(request.context.caller, origin="agent")
+        request.context = replace(request.context, caller=caller)
+        context = request_context(request)
+
+        async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+            await server.answer(context, scope, receive, send)
+
+        return respond
+
+
+def is_metadata_request(request: HttpRequest) -> bool:
+    """Whether a request asks, without a key, who issues tokens; only where an issuer is set."""
+    is_path = request.segments in (METADATA_PATH, (*METADATA_PATH, *MCP_PATH))
+    return is_path and request.method in ("GET", "HEAD") and bool(_issuer(request.context))
+
+
+def resource_metadata(request: HttpRequest) -> ApiResponse:
+    """`/.well-known/oauth-protected-resource[/mcp]`: the issuer of tokens and the scopes they may have."""
+    body = {
+        "resource": f"{_origin(request.scope)}/{MCP_PATH[0]}",
+        "resource_name": "Timewright",
+        "authorization_servers": [_issuer(request.context)],
+        "scopes_supported": [f"{SCOPE_PREFIX}{scope}" for scope in sorted(ALL_SCOPES)],
+        "bearer_methods_supported": ["header"],
+    }
+    return json_response(body)
+
+
+def challenge_header(context: OperationContext, scope: Scope) -> dict[str, str]:
+    """The header of a 401 for `/mcp` that leads a client to the metadata; empty without an issuer."""
+    if scope["path"] != f"/{MCP_PATH[0]}" or not _issuer(context):
+        return {}
+    url = f"{_origin(scope)}/{'/'.join(METADATA_PATH)}/{MCP_PATH[0]}"
+    return {"www-authenticate": f'Bearer realm="timewright", resource_metadata="{url}"'}
+
+
+def _issuer(context: OperationContext) -> str:
+    tokens = context.auth_cache.service_tokens if context.auth_cache is not None else None
+    return tokens.issuer if tokens is not None else ""
+
+
+def _origin(scope: Scope) -> str:
+    """The address of this server as the client knows it; the host was checked."""
+    host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
+    return f"{scope.get('scheme', 'http')}://{host}{scope.get('root_path', '').rstrip('/')}"
+
+
+def _new_server() -> McpAnswerer:
+    try:
+        from timewright.interfaces.mcp.streamable_http import McpOverHttp
+    except ModuleNotFoundError as missing:
+        raise MissingExtra(
+            "the MCP server is not installed",
+            field="mcp",
+            rule="requires the extra mcp",
+            fix="pip install 'timewright[mcp]'",
+        ) from missing
+    return McpOverHttp()

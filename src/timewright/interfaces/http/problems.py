@@ -10,7 +10,7 @@ import msgspec
 from starlette.responses import Response
 
 from timewright.core.input.encoding import to_json_value
-from timewright.errors import TimewrightError
+from timewright.errors import TimewrightError, errors_by_code
 
 MEDIA_TYPE = "application/problem+json"
 MAX_VALUE_BYTES = 500
@@ -85,12 +85,9 @@ def status_of(error: type[TimewrightError]) -> int:
 
 def problems() -> list[dict[str, Any]]:
     """Return all problem codes with status and meaning."""
-    found: dict[str, tuple[int, str]] = dict(PROTOCOL_PROBLEMS)
-    pending: list[type[TimewrightError]] = [TimewrightError]
-    while pending:
-        kind = pending.pop()
-        found[kind.code] = (status_of(kind), " ".join((kind.__doc__ or "").split()))
-        pending += kind.__subclasses__()
+    errors = errors_by_code().items()
+    found = {code: (status_of(kind), " ".join((kind.__doc__ or "").split())) for code, kind in errors}
+    found = {**PROTOCOL_PROBLEMS, **found}
     return [
         {"code": code, "status": status, "means": means} for code, (status, means) in sorted(found.items())
     ]

@@ -52,56 +52,50 @@ class AuditEntryList(Struct, frozen=True, kw_only=True):
     cursor: str = ""
 
 
-@operations.add(
+@operations.read(
     "audit list",
     scope="read",
     examples=({}, {"schedule": "nightly-report", "action": "schedule.", "limit": 20}),
 )
-def list_audit_entries(context: OperationContext, request: ListAuditEntries) -> AuditEntryList:
+def list_audit_entries(
+    context: OperationContext, tx: Transaction, request: ListAuditEntries
+) -> AuditEntryList:
     """List audit entries, newest first."""
+    subject = request.subject
+    if request.schedule:
+        subject = find_schedule(tx, context.namespace, request.schedule).schedule.id
 
-    def work(tx: Transaction) -> AuditEntryList:
-        subject = request.subject
-        if request.schedule:
-            subject = find_schedule(tx, context.namespace, request.schedule).schedule.id
+    def find(limit: int, place: str) -> Page:
+        return tx.find_audit(namespace=context.namespace, limit=limit, cursor=place)
 
-        def find(limit: int, place: str) -> Page:
-            return tx.find_audit(namespace=context.namespace, limit=limit, cursor=place)
+    def matches(rows: Sequence[AuditEntry]) -> list[bool]:
+        return [_matches(row, request, subject) for row in rows]
 
-        def matches(rows: Sequence[AuditEntry]) -> list[bool]:
-            return [_matches(row, request, subject) for row in rows]
-
-        is_filtered = bool(
-            subject or request.actor or request.origin or request.action or request.since or request.until
-        )
-        rows, cursor = paginate(context, request, find, matches=matches if is_filtered else None)
-        return AuditEntryList(entries=tuple(rows), cursor=cursor)
-
-    return context.store.read(work)
+    is_filtered = bool(
+        subject or request.actor or request.origin or request.action or request.since or request.until
+    )
+    rows, cursor = paginate(context, request, find, matches=matches if is_filtered else None)
+    return AuditEntryList(entries=tuple(rows), cursor=cursor)
 
 
-@operations.add("audit verify", scope="admin", examples=({},))
-def verify_audit(context: OperationContext, _request: VerifyAudit) -> AuditVerification:
+@operations.read("audit verify", scope="admin", examples=({},))
+def verify_audit(context: OperationContext, tx: Transaction, _request: VerifyAudit) -> AuditVerification:
     """Check the hash chain of the audit log, from the first entry to the last."""
-
-    def work(tx: Transaction) -> AuditVerification:
-        check = tx.check_audit()
-        broken, lines = check.first_broken, check.entries
-        entry = None
-        if broken is not None:
-            page = tx.find_audit(namespace=context.namespace, limit=1, cursor=str(broken + 1))
-            after = tx.find_audit(namespace=context.namespace, limit=1, cursor=str(broken))
-            # The broken entry itself, unless it is gone or belongs to another namespace.
-            entry = page.rows[0] if page.rows and page.rows != after.rows else None
-        return AuditVerification(
-            intact=broken is None,
-            lines=lines,
-            unsealed=max(lines - check.sealed, 0),
-            first_broken=broken,
-            entry=entry,
-        )
-
-    return context.store.read(work)
+    check = tx.check_audit()
+    broken, lines = check.first_broken, check.entries
+    entry = None
+    if broken is not None:
+        page = tx.find_audit(namespace=context.namespace, limit=1, cursor=str(broken + 1))
+        after = tx.find_audit(namespace=context.namespace, limit=1, cursor=str(broken))
+        # The broken entry itself, unless it is gone or belongs to another namespace.
+        entry = page.rows[0] if page.rows and page.rows != after.rows else None
+    return AuditVerification(
+        intact=broken is None,
+        lines=lines,
+        unsealed=max(lines - check.sealed, 0),
+        first_broken=broken,
+        entry=entry,
+    )
 
 
 def _matches(entry: AuditEntry, request: ListAuditEntries, subject: str) -> bool:

@@ -14,6 +14,7 @@ from timewright.core.moments import format_duration
 from timewright.errors import Conflict, Forbidden, InvalidInput, NotAllowed
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import not_found
+from timewright.operations.registry import answer_from
 from timewright.ports import Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE
 
@@ -149,19 +150,12 @@ def check_lifetime(
 def summarize_key(key: Key, uses: dict[str, datetime], *, now: datetime) -> KeySummary:
     """Return a key without its token."""
     state: Literal["active", "expired", "revoked"] = "active" if key.is_active(now=now) else "expired"
-    return KeySummary(
+    return answer_from(
+        KeySummary,
+        key,
         id=key_id(key),
-        name=key.name,
-        role=key.role,
-        scopes=key.scopes,
         namespaces=key.namespaces or (GLOBAL_NAMESPACE,),
-        origin=key.origin,
-        zone=key.zone,
         state="revoked" if key.revoked_at is not None else state,
-        created_at=key.created_at,
-        created_by=key.created_by,
-        expires_at=key.expires_at,
-        revoked_at=key.revoked_at,
         used_at=uses.get(key.prefix),
     )
 

@@ -41,9 +41,9 @@ from timewright.operations.access.key_records import (
     visible_keys,
 )
 from timewright.operations.context import OperationContext
-from timewright.operations.pagination import paginate
+from timewright.operations.pagination import paginate_rows
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
-from timewright.ports import Page, Transaction
+from timewright.ports import Transaction
 
 ZoneName = Annotated[str, Meta(max_length=64)]
 Names = Annotated[tuple[ObjectName, ...], Meta(max_length=100)]
@@ -111,7 +111,7 @@ class KeyList(Struct, frozen=True, kw_only=True):
     cursor: str = ""
 
 
-@operations.add(
+@operations.write(
     "key create",
     scope="admin",
     examples=(
@@ -119,7 +119,7 @@ class KeyList(Struct, frozen=True, kw_only=True):
         {"key": "night-agent", "scopes": ["read", "hint"], "origin": "agent", "expires_in": "7d"},
     ),
 )
-def create_key(context: OperationContext, request: CreateKey) -> CreatedKey:
+def create_key(context: OperationContext, tx: Transaction, request: CreateKey) -> CreatedKey:
     """Create a key; its token is shown once, and only a keyed hash of it is stored."""
     now = context.now()
     scopes = _scopes(request)
@@ -139,90 +139,60 @@ def create_key(context: OperationContext, request: CreateKey) -> CreatedKey:
         created_by=context.by.name,
         expires_at=now + check_lifetime(request.expires_in, "expires_in", longest=MAX_LIFETIME),
     )
-
-    def work(tx: Transaction) -> CreatedKey:
-        check_name_free(read_keys(tx), draft, now=now)
-        made = _issue(tx, context, draft, now=now)
-        _add_audit_entry(tx, context, "create", draft=made.key, reason=request.reason, now=now)
-        return made
-
-    return context.store.write(work)
+    check_name_free(read_keys(tx), draft, now=now)
+    made = _issue(tx, context, draft, now=now)
+    _audit(tx, context, "key.create", made.key, reason=request.reason, now=now)
+    return made
 
 
-@operations.add("key list", scope="admin", examples=({}, {"all": True}))
-def list_keys(context: OperationContext, request: ListKeys) -> KeyList:
+@operations.read("key list", scope="admin", examples=({}, {"all": True}))
+def list_keys(context: OperationContext, tx: Transaction, request: ListKeys) -> KeyList:
     """List the keys with access to this namespace."""
-    now = context.now()
-
-    def work(tx: Transaction) -> KeyList:
-        uses = last_uses(tx)
-        rows = [summarize_key(key, uses, now=now) for key in visible_keys(context, read_keys(tx))]
-        shown = [row for row in rows if request.all or row.state == "active"]
-        shown.sort(key=key_sort_key)
-
-        def find(limit: int, place: str) -> Page:
-            after = [row for row in shown if key_sort_key(row) > place]
-            return Page(tuple(after[:limit]), key_sort_key(after[limit - 1]) if len(after) > limit else "")
-
-        page, cursor = paginate(context, request, find)
-        return KeyList(keys=tuple(page), cursor=cursor)
-
-    return context.store.read(work)
+    now, uses = context.now(), last_uses(tx)
+    rows = [summarize_key(key, uses, now=now) for key in visible_keys(context, read_keys(tx))]
+    shown = [row for row in rows if request.all or row.state == "active"]
+    page, cursor = paginate_rows(context, request, shown, key=key_sort_key)
+    return KeyList(keys=tuple(page), cursor=cursor)
 
 
-@operations.add("key get", scope="admin", examples=({"key": "grafana-old"},))
-def get_key(context: OperationContext, request: GetKey) -> KeyDetail:
+@operations.read("key get", scope="admin", examples=({"key": "grafana-old"},))
+def get_key(context: OperationContext, tx: Transaction, request: GetKey) -> KeyDetail:
     """Show a key: its permissions, when it expires and when it was last used."""
     now = context.now()
-
-    def work(tx: Transaction) -> KeyDetail:
-        return KeyDetail(
-            key=summarize_key(find_visible_key(tx, context, request.key, now=now), last_uses(tx), now=now)
-        )
-
-    return context.store.read(work)
+    key = find_visible_key(tx, context, request.key, now=now)
+    return KeyDetail(key=summarize_key(key, last_uses(tx), now=now))
 
 
-@operations.add("key revoke", scope="admin", examples=({"key": "grafana-old", "reason": "leaked"},))
-def revoke_key(context: OperationContext, request: RevokeKey) -> KeyDetail:
+@operations.write("key revoke", scope="admin", examples=({"key": "grafana-old", "reason": "leaked"},))
+def revoke_key(context: OperationContext, tx: Transaction, request: RevokeKey) -> KeyDetail:
     """Revoke a key at once and for good; it stays in the list of all keys."""
     now = context.now()
-
-    def work(tx: Transaction) -> KeyDetail:
-        key = find_visible_key(tx, context, request.key, now=now)
-        if key.revoked_at is None:
-            key = _update(tx, replace(key, revoked_at=now), now=now)
-            row = summarize_key(key, {}, now=now)
-            _add_audit_entry(tx, context, "revoke", draft=row, reason=request.reason, now=now)
-        return KeyDetail(key=summarize_key(key, last_uses(tx), now=now))
-
-    return context.store.write(work)
+    key = find_visible_key(tx, context, request.key, now=now)
+    if key.revoked_at is None:
+        key = _update(tx, replace(key, revoked_at=now), now=now)
+        row = summarize_key(key, {}, now=now)
+        _audit(tx, context, "key.revoke", row, reason=request.reason, now=now)
+    return KeyDetail(key=summarize_key(key, last_uses(tx), now=now))
 
 
-@operations.add("key rotate", scope="admin", examples=({"key": "grafana-old", "overlap": "1h"},))
-def rotate_key(context: OperationContext, request: RotateKey) -> CreatedKey:
+@operations.write("key rotate", scope="admin", examples=({"key": "grafana-old", "overlap": "1h"},))
+def rotate_key(context: OperationContext, tx: Transaction, request: RotateKey) -> CreatedKey:
     """Replace a key by a new one with the same permissions; the old one is valid until the overlap ends."""
     now = context.now()
     overlap = check_lifetime(request.overlap, "overlap", longest=MAX_OVERLAP, shortest=timedelta(0))
     life = check_lifetime(request.expires_in, "expires_in", longest=MAX_LIFETIME)
-
-    def work(tx: Transaction) -> CreatedKey:
-        old = find_visible_key(tx, context, request.key, now=now)
-        check_can_rotate(old)
-        check_grant(context, old.scopes, old.namespaces)
-        ends = now + overlap
-        if overlap and (old.expires_at is None or ends < old.expires_at):
-            _update(tx, replace(old, expires_at=ends), now=now)
-        elif not overlap:
-            _update(tx, replace(old, revoked_at=now), now=now)
-        fresh = replace(old, created_at=now, created_by=context.by.name, expires_at=now + life, revision=1)
-        made = _issue(tx, context, fresh, now=now)
-        _add_audit_entry(
-            tx, context, "rotate", draft=made.key, reason=request.reason, now=now, before=key_id(old)
-        )
-        return made
-
-    return context.store.write(work)
+    old = find_visible_key(tx, context, request.key, now=now)
+    check_can_rotate(old)
+    check_grant(context, old.scopes, old.namespaces)
+    ends = now + overlap
+    if overlap and (old.expires_at is None or ends < old.expires_at):
+        _update(tx, replace(old, expires_at=ends), now=now)
+    elif not overlap:
+        _update(tx, replace(old, revoked_at=now), now=now)
+    fresh = replace(old, created_at=now, created_by=context.by.name, expires_at=now + life, revision=1)
+    made = _issue(tx, context, fresh, now=now)
+    _audit(tx, context, "key.rotate", made.key, reason=request.reason, now=now, before=key_id(old))
+    return made
 
 
 def _issue(tx: Transaction, context: OperationContext, draft: Key, *, now: datetime) -> CreatedKey:
@@ -254,26 +224,18 @@ def _scopes(request: CreateKey) -> tuple[str, ...]:
     return tuple(sorted({*role, *request.scopes}))
 
 
-def _add_audit_entry(
+def _audit(
     tx: Transaction,
     context: OperationContext,
     action: str,
+    key: KeySummary,
     *,
-    draft: KeySummary,
     reason: str,
     now: datetime,
     before: str = "",
 ) -> None:
-    summary = {"name": draft.name, "scopes": draft.scopes, "namespaces": draft.namespaces}
-    entry = context.actor_with_reason(reason).audit_entry(
-        f"key.{action}",
-        namespace=context.namespace,
-        subject=draft.id,
-        now=now,
-        before=before,
-        after=msgspec.json.encode(summary).decode(),
-    )
-    tx.add_audit([entry])
+    after = msgspec.json.encode({"name": key.name, "scopes": key.scopes, "namespaces": key.namespaces})
+    context.audit(tx, action, key.id, reason=reason, now=now, before=before, after=after.decode())
 
 
 LOCAL_KEY_NAME = "local-admin"
@@ -327,13 +289,8 @@ def _create(context: OperationContext, *, where: str, now: datetime) -> str:
                 lost = replace(old, revoked_at=now, revision=old.revision + 1)
                 put_key(tx, lost, replaces=old.revision, now=now)
         put_key(tx, key, replaces=0, now=now)
-        tx.add_audit(
-            [
-                context.actor_with_reason("first start, or the key file was lost").audit_entry(
-                    "key.create", namespace=context.namespace, subject=f"tw_{prefix}", now=now
-                )
-            ]
-        )
+        reason = "first start, or the key file was lost"
+        context.audit(tx, "key.create", key_id(key), reason=reason, now=now)
 
     context.store.write(work)
     return token

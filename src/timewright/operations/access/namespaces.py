@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -20,9 +21,9 @@ from timewright.ledger.records.namespaces import (
 )
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import not_found
-from timewright.operations.pagination import paginate
+from timewright.operations.pagination import paginate_rows
 from timewright.operations.registry import ListRequest, OperationRequest, WriteRequest, operations
-from timewright.ports import Page, StoredObject, Transaction
+from timewright.ports import StoredObject, Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE
 
 DEFAULT_NAMESPACE = "default"
@@ -70,73 +71,53 @@ class NamespaceList(Struct, frozen=True, kw_only=True):
     cursor: str = ""
 
 
-@operations.add("namespace create", scope="admin", examples=({"name": "team-b", "schedules": 50},))
-def create_namespace(context: OperationContext, request: CreateNamespace) -> NamespaceDetail:
+@operations.write("namespace create", scope="admin", examples=({"name": "team-b", "schedules": 50},))
+def create_namespace(context: OperationContext, tx: Transaction, request: CreateNamespace) -> NamespaceDetail:
     """Create a namespace with its own quotas."""
     _check_unrestricted(context)
     wanted = _parse(request.settings, None)
-
-    def work(tx: Transaction) -> NamespaceDetail:
-        known = read_namespaces(tx)
-        if wanted.name in {one.name for one in known}:
-            raise Conflict(
-                f"namespace {wanted.name} already exists",
-                field="name",
-                value=wanted.name,
-                rule="the names of namespaces are unique",
-                fix=f"namespace set {wanted.name}",
-            )
-        if len(known) >= MAX_NAMESPACES:
-            raise Conflict(
-                f"there are {MAX_NAMESPACES} namespaces",
-                field="name",
-                value=wanted.name,
-                rule=f"at most {MAX_NAMESPACES}",
-                fix="use an existing one",
-            )
-        return _save(tx, context, wanted, None, reason=request.reason)
-
-    return context.store.write(work)
+    known = read_namespaces(tx)
+    if wanted.name in {one.name for one in known}:
+        raise Conflict(
+            f"namespace {wanted.name} already exists",
+            field="name",
+            value=wanted.name,
+            rule="the names of namespaces are unique",
+            fix=f"namespace set {wanted.name}",
+        )
+    if len(known) >= MAX_NAMESPACES:
+        raise Conflict(
+            f"there are {MAX_NAMESPACES} namespaces",
+            field="name",
+            value=wanted.name,
+            rule=f"at most {MAX_NAMESPACES}",
+            fix="use an existing one",
+        )
+    return _save(tx, context, wanted, None, reason=request.reason)
 
 
-@operations.add("namespace set", scope="admin", examples=({"name": "team-a", "backlog": 500},))
-def set_namespace(context: OperationContext, request: SetNamespace) -> NamespaceDetail:
+@operations.write("namespace set", scope="admin", examples=({"name": "team-a", "backlog": 500},))
+def set_namespace(context: OperationContext, tx: Transaction, request: SetNamespace) -> NamespaceDetail:
     """Change the quotas of a namespace, effective at once."""
     _check_unrestricted(context)
-    name = _parse_name(request.settings)
-
-    def work(tx: Transaction) -> NamespaceDetail:
-        old = _require_namespace(tx, context, name)
-        return _save(tx, context, _parse(request.settings, old), old, reason=request.reason)
-
-    return context.store.write(work)
+    old = _require_namespace(tx, context, _parse_name(request.settings))
+    return _save(tx, context, _parse(request.settings, old), old, reason=request.reason)
 
 
-@operations.add("namespace get", scope="read", examples=({}, {"name": "team-a"}))
-def get_namespace(context: OperationContext, request: GetNamespace) -> NamespaceDetail:
+@operations.read("namespace get", scope="read", examples=({}, {"name": "team-a"}))
+def get_namespace(context: OperationContext, tx: Transaction, request: GetNamespace) -> NamespaceDetail:
     """Show the quotas of a namespace and how much of them is used."""
-    return context.store.read(
-        lambda tx: _with_usage(tx, _require_namespace(tx, context, request.name or context.namespace))
-    )
+    return _with_usage(tx, _require_namespace(tx, context, request.name or context.namespace))
 
 
-@operations.add("namespace list", scope="read", examples=({},))
-def list_namespaces(context: OperationContext, request: ListNamespaces) -> NamespaceList:
+@operations.read("namespace list", scope="read", examples=({},))
+def list_namespaces(context: OperationContext, tx: Transaction, request: ListNamespaces) -> NamespaceList:
     """List the namespaces that the caller may access."""
-
-    def work(tx: Transaction) -> NamespaceList:
-        known = {one.name: one for one in read_namespaces(tx)}
-        own = {name: read_namespace(tx, name) for name in context.caller.namespaces or (DEFAULT_NAMESPACE,)}
-        rows = [one for _, one in sorted({**own, **known}.items()) if context.caller.can_access(one.name)]
-
-        def find(limit: int, place: str) -> Page:
-            after = [row for row in rows if row.name > place]
-            return Page(tuple(after[:limit]), after[limit - 1].name if len(after) > limit else "")
-
-        page, cursor = paginate(context, request, find)
-        return NamespaceList(namespaces=tuple(page), cursor=cursor)
-
-    return context.store.read(work)
+    known = {one.name: one for one in read_namespaces(tx)}
+    own = {name: read_namespace(tx, name) for name in context.caller.namespaces or (DEFAULT_NAMESPACE,)}
+    rows = [one for one in {**own, **known}.values() if context.caller.can_access(one.name)]
+    page, cursor = paginate_rows(context, request, rows, key=attrgetter("name"))
+    return NamespaceList(namespaces=tuple(page), cursor=cursor)
 
 
 def _require_namespace(tx: Transaction, context: OperationContext, name: str) -> Namespace:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import datetime
+from itertools import islice
+from operator import attrgetter
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -25,12 +26,13 @@ from timewright.core.input.input_errors import check_secret_name
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.core.target import RUN_TOKEN
 from timewright.errors import Conflict, Forbidden, InvalidInput, NotAllowed
+from timewright.ledger.snapshot import all_schedules
 from timewright.operations.access.authentication import require_auth_cache
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import not_found
-from timewright.operations.pagination import paginate
-from timewright.operations.registry import ListRequest, ObjectName, WriteRequest, operations
-from timewright.ports import Page, ScheduleFilter, Transaction
+from timewright.operations.pagination import paginate_rows
+from timewright.operations.registry import ListRequest, ObjectName, WriteRequest, answer_from, operations
+from timewright.ports import Transaction
 
 MAX_VALUE_CHARS = 65_536
 MAX_SECRETS = 10_000
@@ -125,10 +127,10 @@ class RotatedSecrets(Struct, frozen=True, kw_only=True):
     left: int
 
 
-@operations.add(
+@operations.write(
     "secret set", scope="secret", examples=({"secret": "crm-token", "value": "not a real token"},)
 )
-def set_secret(context: OperationContext, request: SetSecret) -> SecretDetail:
+def set_secret(context: OperationContext, tx: Transaction, request: SetSecret) -> SecretDetail:
     """Store a value under a name, encrypted; it is never shown, and the next launch uses it."""
     now, name = context.now(), check_secret_name(request.secret)
     if name == RUN_TOKEN:
@@ -143,93 +145,72 @@ def set_secret(context: OperationContext, request: SetSecret) -> SecretDetail:
     binding = _check_binding({field: names for field, names in given.items() if names is not None})
     keyring = require_auth_cache(context).keyring
     sealed = encrypt(keyring.current, request.value, context=encryption_context(context.namespace, name))
-
-    def work(tx: Transaction) -> SecretDetail:
-        record_keyring(tx, keyring)
-        old = find_secrets(tx, context.namespace, [name])
-        if not old:
-            _check_count(tx, context)
-        last = old[0].revision if old else 0
-        secret = Secret(
-            namespace=context.namespace,
-            name=name,
-            encrypted=sealed,
-            created_at=old[0].created_at if old else now,
-            set_at=now,
-            set_by=context.by.name,
-            revision=last + 1,
-            **({field: getattr(old[0], field) for field in _BINDING} if old else {}) | binding,
-        )
-        put_secret(tx, secret, replaces=last, now=now)
-        _add_audit_entry(tx, context, "set", name, reason=request.reason, after=f"revision {secret.revision}")
-        return SecretDetail(secret=_to_summary(secret), used_by=tuple(_users(tx, context.namespace, name)))
-
-    return context.store.write(work)
+    record_keyring(tx, keyring)
+    old = find_secrets(tx, context.namespace, [name])
+    if not old:
+        _check_count(tx, context)
+    last = old[0].revision if old else 0
+    secret = Secret(
+        namespace=context.namespace,
+        name=name,
+        encrypted=sealed,
+        created_at=old[0].created_at if old else now,
+        set_at=now,
+        set_by=context.by.name,
+        revision=last + 1,
+        **({field: getattr(old[0], field) for field in _BINDING} if old else {}) | binding,
+    )
+    put_secret(tx, secret, replaces=last, now=now)
+    after = f"revision {secret.revision}"
+    context.audit(tx, "secret.set", name, reason=request.reason, now=now, after=after)
+    return SecretDetail(secret=_to_summary(secret), used_by=_users(tx, context.namespace, name))
 
 
-@operations.add(
+@operations.write(
     "secret bind",
     scope="secret",
     examples=({"secret": "old-token", "hosts": ["api.crm.example"], "users": ["ci"]},),
 )
-def bind_secret(context: OperationContext, request: BindSecret) -> SecretDetail:
+def bind_secret(context: OperationContext, tx: Transaction, request: BindSecret) -> SecretDetail:
     """Say where a secret may go and who may use it; the value stays, and the new binding replaces the old."""
     now = context.now()
     binding = _check_binding({field: getattr(request, field) for field in _BINDING})
-
-    def work(tx: Transaction) -> SecretDetail:
-        old = _find_secret(tx, context, request.secret)
-        secret = replace(old, revision=old.revision + 1, **binding)
-        put_secret(tx, secret, replaces=old.revision, now=now)
-        after = "; ".join(f"{field} {', '.join(names)}" for field, names in binding.items() if names)
-        _add_audit_entry(tx, context, "bind", secret.name, reason=request.reason, after=after or "unbound")
-        users = tuple(_users(tx, context.namespace, secret.name))
-        return SecretDetail(secret=_to_summary(secret), used_by=users)
-
-    return context.store.write(work)
+    old = _find_secret(tx, context, request.secret)
+    secret = replace(old, revision=old.revision + 1, **binding)
+    put_secret(tx, secret, replaces=old.revision, now=now)
+    after = "; ".join(f"{field} {', '.join(names)}" for field, names in binding.items() if names)
+    context.audit(tx, "secret.bind", secret.name, reason=request.reason, now=now, after=after or "unbound")
+    return SecretDetail(secret=_to_summary(secret), used_by=_users(tx, context.namespace, secret.name))
 
 
-@operations.add("secret list", scope="secret", examples=({},))
-def list_secrets(context: OperationContext, request: ListSecrets) -> SecretList:
+@operations.read("secret list", scope="secret", examples=({},))
+def list_secrets(context: OperationContext, tx: Transaction, request: ListSecrets) -> SecretList:
     """List the names of the secrets and when each was set; values are never shown."""
-
-    def work(tx: Transaction) -> SecretList:
-        rows = [_to_summary(secret) for secret in find_secrets(tx, context.namespace)]
-
-        def find(limit: int, place: str) -> Page:
-            after = [row for row in rows if row.secret > place]
-            return Page(tuple(after[:limit]), after[limit - 1].secret if len(after) > limit else "")
-
-        page, cursor = paginate(context, request, find)
-        return SecretList(secrets=tuple(page), cursor=cursor)
-
-    return context.store.read(work)
+    rows = [_to_summary(secret) for secret in find_secrets(tx, context.namespace)]
+    page, cursor = paginate_rows(context, request, rows, key=attrgetter("secret"))
+    return SecretList(secrets=tuple(page), cursor=cursor)
 
 
-@operations.add("secret delete", scope="secret", examples=({"secret": "old-token"},))
-def delete_secret(context: OperationContext, request: DeleteSecret) -> SecretDetail:
+@operations.write("secret delete", scope="secret", examples=({"secret": "old-token"},))
+def delete_secret(context: OperationContext, tx: Transaction, request: DeleteSecret) -> SecretDetail:
     """Remove a secret that no schedule uses."""
-
-    def work(tx: Transaction) -> SecretDetail:
-        found = _find_secret(tx, context, request.secret)
-        users = tuple(_users(tx, context.namespace, request.secret))
-        if users:
-            raise NotAllowed(
-                f"secret {request.secret} is used by {', '.join(users)}",
-                field="secret",
-                value=request.secret,
-                rule="a secret that a schedule uses cannot be removed",
-                fix=f"update schedule {users[0]} to another secret first",
-            )
-        tx.delete_object(SECRET, namespace=context.namespace, name=request.secret)
-        _add_audit_entry(tx, context, "delete", request.secret, reason=request.reason)
-        return SecretDetail(secret=_to_summary(found), used_by=())
-
-    return context.store.write(work)
+    found = _find_secret(tx, context, request.secret)
+    users = _users(tx, context.namespace, request.secret)
+    if users:
+        raise NotAllowed(
+            f"secret {request.secret} is used by {', '.join(users)}",
+            field="secret",
+            value=request.secret,
+            rule="a secret that a schedule uses cannot be removed",
+            fix=f"update schedule {users[0]} to another secret first",
+        )
+    tx.delete_object(SECRET, namespace=context.namespace, name=request.secret)
+    context.audit(tx, "secret.delete", request.secret, reason=request.reason, now=context.now())
+    return SecretDetail(secret=_to_summary(found), used_by=())
 
 
-@operations.add("secret rotate", scope="secret", examples=({},))
-def rotate_secrets(context: OperationContext, request: RotateSecrets) -> RotatedSecrets:
+@operations.write("secret rotate", scope="secret", examples=({},))
+def rotate_secrets(context: OperationContext, tx: Transaction, request: RotateSecrets) -> RotatedSecrets:
     """Re-encrypt every secret with the current secret key, after a new key was put first in its file."""
     if request.everywhere and context.caller.namespaces:
         raise Forbidden(
@@ -240,33 +221,18 @@ def rotate_secrets(context: OperationContext, request: RotateSecrets) -> Rotated
             fix="leave it out to rotate your namespace",
         )
     now, keyring = context.now(), require_auth_cache(context).keyring
-
-    def work(tx: Transaction) -> RotatedSecrets:
-        record_keyring(tx, keyring)
-        known = find_secrets(tx, None if request.everywhere else context.namespace)
-        old = [secret for secret in known if secret.encrypted.key_id != keyring.current.id]
-        for secret in old:
-            put_secret(tx, reencrypt_secret(keyring, secret), replaces=secret.revision, now=now)
-        _add_audit_entry(
-            tx, context, "rotate", "*", reason=request.reason, after=f"{len(old)} of {len(known)}"
-        )
-        return RotatedSecrets(rotated=len(old), left=len(known) - len(old))
-
-    return context.store.write(work)
+    record_keyring(tx, keyring)
+    known = find_secrets(tx, None if request.everywhere else context.namespace)
+    old = [secret for secret in known if secret.encrypted.key_id != keyring.current.id]
+    for secret in old:
+        put_secret(tx, reencrypt_secret(keyring, secret), replaces=secret.revision, now=now)
+    after = f"{len(old)} of {len(known)}"
+    context.audit(tx, "secret.rotate", "*", reason=request.reason, now=now, after=after)
+    return RotatedSecrets(rotated=len(old), left=len(known) - len(old))
 
 
 def _to_summary(secret: Secret) -> SecretSummary:
-    return SecretSummary(
-        secret=secret.name,
-        reference=f"secret://{secret.name}",
-        created_at=secret.created_at,
-        set_at=secret.set_at,
-        set_by=secret.set_by,
-        revision=secret.revision,
-        hosts=secret.hosts,
-        commands=secret.commands,
-        users=secret.users,
-    )
+    return answer_from(SecretSummary, secret, secret=secret.name, reference=f"secret://{secret.name}")
 
 
 def _find_secret(tx: Transaction, context: OperationContext, name: str) -> Secret:
@@ -304,24 +270,13 @@ def _check_count(tx: Transaction, context: OperationContext) -> None:
         )
 
 
-def _users(tx: Transaction, namespace: str, name: str) -> Iterator[str]:
-    """Yield the first few schedules, archived ones excluded, whose target uses a secret."""
-    cursor, more, remaining = "", True, MAX_USERS_SHOWN
+def _users(tx: Transaction, namespace: str, name: str) -> tuple[str, ...]:
+    """Return the first few schedules, archived ones excluded, whose target uses a secret."""
     reference = f"secret://{name}"
-    while more and remaining:
-        page = tx.find_schedules(ScheduleFilter(namespace=namespace, limit=1000, cursor=cursor))
-        for record in page.rows:
-            named = reference in msgspec.json.encode(record.schedule.target).decode()
-            if remaining and named and record.progress.state is not ScheduleState.ARCHIVED:
-                remaining -= 1
-                yield record.schedule.name
-        cursor, more = page.cursor, bool(page.cursor)
-
-
-def _add_audit_entry(
-    tx: Transaction, context: OperationContext, action: str, name: str, *, reason: str, after: str = ""
-) -> None:
-    entry = context.actor_with_reason(reason).audit_entry(
-        f"secret.{action}", namespace=context.namespace, subject=name, now=context.now(), after=after
+    users = (
+        record.schedule.name
+        for record in all_schedules(tx, namespace)
+        if record.progress.state is not ScheduleState.ARCHIVED
+        and reference in msgspec.json.encode(record.schedule.target).decode()
     )
-    tx.add_audit([entry])
+    return tuple(islice(users, MAX_USERS_SHOWN))

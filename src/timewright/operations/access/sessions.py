@@ -19,7 +19,7 @@ from timewright.access.credentials import (
 )
 from timewright.operations.context import OperationContext
 from timewright.operations.registry import OperationRequest, WriteRequest, operations
-from timewright.ports import AuditEntry, Transaction
+from timewright.ports import Transaction
 
 __all__ = ["MAX_LIFETIME", "EndSession", "Identity", "end_session", "list_sessions", "start_session"]
 
@@ -72,48 +72,27 @@ def start_session(
     return session.id
 
 
-@operations.add("session list", scope="read", examples=({}, {"all": True}))
-def list_sessions(context: OperationContext, request: ListSessions) -> SessionList:
+@operations.read("session list", scope="read", examples=({}, {"all": True}))
+def list_sessions(context: OperationContext, tx: Transaction, request: ListSessions) -> SessionList:
     """List the browser sessions that have not ended."""
     now = context.now()
-
-    def work(tx: Transaction) -> SessionList:
-        shown = [one for one in _visible(context, tx, all_keys=request.all) if one.is_active(now=now)]
-        names = {key.prefix: key.name for key in read_keys(tx)}
-        rows = [_summarize(one, names.get(one.key, one.key)) for one in shown]
-        return SessionList(sessions=tuple(sorted(rows, key=lambda row: row.last_used_at, reverse=True)))
-
-    return context.store.read(work)
+    shown = [one for one in _visible(context, tx, all_keys=request.all) if one.is_active(now=now)]
+    names = {key.prefix: key.name for key in read_keys(tx)}
+    rows = [_summarize(one, names.get(one.key, one.key)) for one in shown]
+    return SessionList(sessions=tuple(sorted(rows, key=lambda row: row.last_used_at, reverse=True)))
 
 
-@operations.add("session end", scope="trigger", examples=({"session": "mUQZ8Nn2yq0H3cV1x9sKfA"},))
-def end_session(context: OperationContext, request: EndSession) -> SessionList:
+@operations.write("session end", scope="trigger", examples=({"session": "mUQZ8Nn2yq0H3cV1x9sKfA"},))
+def end_session(context: OperationContext, tx: Transaction, request: EndSession) -> SessionList:
     """End a browser session at once, in every process and for every copy of its cookie.
 
     A session that has ended already, or that is not yours, does not change.
     """
     now = context.now()
-
-    def work(tx: Transaction) -> None:
-        found = next((one for one in _visible(context, tx, all_keys=True) if one.id == request.session), None)
-        if found is None or found.ended:
-            return
+    found = next((one for one in _visible(context, tx, all_keys=True) if one.id == request.session), None)
+    if found is not None and not found.ended:
         put_session(tx, replace(found, ended=True), now=now)
-        tx.add_audit(
-            [
-                AuditEntry(
-                    at=now,
-                    namespace=context.namespace,
-                    actor=context.by.name,
-                    origin=context.by.origin,
-                    action="session.end",
-                    subject=found.id,
-                    reason=request.reason,
-                )
-            ]
-        )
-
-    context.store.write(work)
+        context.audit(tx, "session.end", found.id, reason=request.reason, now=now)
     return list_sessions(context, ListSessions())
 
 

@@ -27,7 +27,7 @@ from timewright.core.alerts.channels import (
 from timewright.core.input.decode import decode
 from timewright.core.input.input_errors import check_name
 from timewright.core.moments import format_instant
-from timewright.core.run.run import Run, RunState
+from timewright.core.run.run import RunState
 from timewright.core.target import Http
 from timewright.errors import NotAllowed
 from timewright.ledger.alerts.deliveries import deliver_to
@@ -39,7 +39,7 @@ from timewright.operations.lookup import not_found
 from timewright.operations.pagination import paginate_rows
 from timewright.operations.queues.policies import register_queue
 from timewright.operations.registry import ListRequest, ObjectName, WriteRequest, operations
-from timewright.ports import AuditEntry, RunFilter, StoredObject, Transaction
+from timewright.ports import RunFilter, StoredObject, Transaction
 
 CHANNEL = "channel"
 MAX_CANCELLED = 1000
@@ -141,8 +141,8 @@ def list_channels(context: OperationContext, tx: Transaction, request: ListChann
     return ChannelList(channels=shown, cursor=cursor)
 
 
-@operations.add("channel test", scope="trigger", examples=({"channel": "ops"},))
-def test_channel(context: OperationContext, request: ChannelAction) -> ChannelTest:
+@operations.write("channel test", scope="trigger", examples=({"channel": "ops"},))
+def test_channel(context: OperationContext, tx: Transaction, request: ChannelAction) -> ChannelTest:
     """Send a test message through a channel; it is delivered like every other."""
     now = context.now()
     message = Message(
@@ -154,15 +154,10 @@ def test_channel(context: OperationContext, request: ChannelAction) -> ChannelTe
         sentence=f"this is a test of the channel {request.channel}, sent by {context.by.name}",
         remedy="nothing to do",
     )
-
-    def work(tx: Transaction) -> Run | None:
-        tx.add_audit([_audit(context, "channel.test", request.channel, request.reason, now=now)])
-        return deliver_to(tx, context.namespace, request.channel, message, now=now)
-
-    run = context.store.write(work)
+    run = deliver_to(tx, context.namespace, request.channel, message, now=now)
     if run is None:
         raise _missing(context, request.channel)
-    context.notify(())
+    _audit(tx, context, "channel.test", request.channel, request.reason, now=now)
     return ChannelTest(channel=request.channel, run=run.id)
 
 
@@ -172,7 +167,7 @@ def delete_channel(context: OperationContext, tx: Transaction, request: ChannelA
     now, by = context.now(), context.actor_with_reason(request.reason)
     if not tx.delete_object(CHANNEL, namespace=context.namespace, name=request.channel):
         raise _missing(context, request.channel)
-    tx.add_audit([_audit(context, "channel.delete", request.channel, request.reason, now=now)])
+    _audit(tx, context, "channel.delete", request.channel, request.reason, now=now)
     waiting = list(_waiting(tx, context.namespace, request.channel))
     for run in waiting:
         facts = cancel(context.store, run.id, actor=by.name, reason="the channel was deleted", now=now)
@@ -195,7 +190,7 @@ def _write(
         at=now,
     )
     tx.put_objects([row], replaces={name: revision - 1})
-    tx.add_audit([_audit(context, "channel.create", name, reason, now=now)])
+    _audit(tx, context, "channel.create", name, reason, now=now)
     return _detail(tx, context.namespace, name, channel)
 
 
@@ -260,15 +255,7 @@ def _missing(context: OperationContext, name: str) -> Exception:
     return not_found("channel", name, names, list_command="channel list", field="channel")
 
 
-def _audit(context: OperationContext, action: str, name: str, reason: str, *, now: datetime) -> AuditEntry:
-    by = context.actor_with_reason(reason)
-    return AuditEntry(
-        at=now,
-        namespace=context.namespace,
-        actor=by.name,
-        origin=by.origin,
-        action=action,
-        subject=name,
-        after=format_instant(now),
-        reason=reason,
-    )
+def _audit(
+    tx: Transaction, context: OperationContext, action: str, name: str, reason: str, *, now: datetime
+) -> None:
+    context.audit(tx, action, name, reason=reason, now=now, after=format_instant(now))

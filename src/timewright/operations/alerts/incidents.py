@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -32,7 +32,7 @@ from timewright.operations.registry import (
     WriteRequest,
     operations,
 )
-from timewright.ports import AuditEntry, Page, StoredObject, Transaction
+from timewright.ports import Page, StoredObject, Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE
 from timewright.ports.rows import IncidentFilter
 
@@ -176,7 +176,7 @@ def set_alert_rules(context: OperationContext, tx: Transaction, request: SetAler
         kind=ALERTS, namespace=namespace, name=name, revision=after.revision, body=body, at=now
     )
     tx.put_objects([row], replaces={name: before.revision})
-    tx.add_audit([_audit(context, name, request.reason, body, now=now)])
+    context.audit(tx, "alert.set", name, reason=request.reason, now=now, after=body.decode())
     return _detail(tx, context.namespace, target)
 
 
@@ -202,18 +202,4 @@ def _detail(tx: Transaction, namespace: str, request: GetAlertRules) -> AlertRul
             break
     return AlertRulesDetail(
         scope=place[1], set=own.rules, in_force=in_force, check_in=own.check_in, revision=own.revision
-    )
-
-
-def _audit(context: OperationContext, name: str, reason: str, body: bytes, *, now: datetime) -> AuditEntry:
-    by = context.actor_with_reason(reason)
-    return AuditEntry(
-        at=now,
-        namespace=context.namespace,
-        actor=by.name,
-        origin=by.origin,
-        action="alert.set",
-        subject=name,
-        after=body.decode(),
-        reason=reason,
     )

@@ -31,7 +31,7 @@ from timewright.operations.registry import (
     operations,
 )
 from timewright.operations.views import RunSummary, summarize_run
-from timewright.ports import AuditEntry, Grant, RunFilter, StoredObject, Transaction
+from timewright.ports import Grant, RunFilter, StoredObject, Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE
 
 INBOUND = "inbound"
@@ -117,7 +117,7 @@ def create_ping(context: OperationContext, tx: Transaction, request: ScheduleAct
         at=now,
     )
     tx.put_objects([row])
-    tx.add_audit([_audit(context, "ping.create", schedule, request.reason, now=now)])
+    context.audit(tx, "ping.create", schedule.id, reason=request.reason, now=now)
     return PingAddress(schedule=schedule.name, slug=slug, path=f"/in/{slug}")
 
 
@@ -136,7 +136,7 @@ def delete_ping(context: OperationContext, tx: Transaction, request: ScheduleAct
     own = [name for name, one in _addresses(tx, context.namespace) if one.schedule_id == schedule.id]
     for name in own:
         tx.delete_object(INBOUND, namespace=GLOBAL_NAMESPACE, name=name)
-    tx.add_audit([_audit(context, "ping.delete", schedule, request.reason, now=now)])
+    context.audit(tx, "ping.delete", schedule.id, reason=request.reason, now=now)
     return DeletedPings(schedule=schedule.name, deleted=len(own))
 
 
@@ -280,18 +280,3 @@ def _addresses(tx: Transaction, namespace: str) -> list[tuple[str, InboundAddres
 
 def _hash(slug: str) -> str:
     return hashlib.sha256(slug.encode("utf-8", "replace")).hexdigest()
-
-
-def _audit(
-    context: OperationContext, action: str, schedule: Schedule, reason: str, *, now: datetime
-) -> AuditEntry:
-    by = context.actor_with_reason(reason)
-    return AuditEntry(
-        at=now,
-        namespace=context.namespace,
-        actor=by.name,
-        origin=by.origin,
-        action=action,
-        subject=schedule.id,
-        reason=reason,
-    )

@@ -19,7 +19,7 @@ from timewright.errors import InvalidInput, TimewrightError
 from timewright.ledger.budgets.budget_records import delete_budget, read_budget, schedules_using, set_budget
 from timewright.ledger.budgets.charges import BUDGET
 from timewright.operations.context import OperationContext
-from timewright.operations.lookup import not_found
+from timewright.operations.lookup import find_object
 from timewright.operations.pagination import paginate_rows
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
 from timewright.ports import Transaction, Unreadable
@@ -253,11 +253,8 @@ def _limit(request: SetBudget) -> int:
 
 
 def _require_budget(tx: Transaction, namespace: str, name: str) -> tuple[Budget, int]:
-    rows = tx.get_objects(BUDGET, namespace=namespace, names=[name])
-    if not rows:
-        known = [row.name for row in tx.get_objects(BUDGET, namespace=namespace)]
-        raise not_found("budget", name, known, list_command="budget list")
-    return read_budget(rows[0]), rows[0].revision
+    row = find_object(tx, BUDGET, namespace, name)
+    return read_budget(row), row.revision
 
 
 def _summarize(tx: Transaction, budget: Budget, revision: int, *, now: datetime) -> BudgetSummary:

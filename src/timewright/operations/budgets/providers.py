@@ -17,7 +17,7 @@ from timewright.errors import InvalidInput
 from timewright.ledger.budgets.budget_records import close_provider, open_provider, read_window
 from timewright.ledger.budgets.charges import PROVIDER
 from timewright.operations.context import OperationContext
-from timewright.operations.lookup import not_found
+from timewright.operations.lookup import find_object
 from timewright.operations.pagination import paginate_rows
 from timewright.operations.registry import ListRequest, ObjectName, WriteRequest, operations
 from timewright.ports import StoredObject, Transaction
@@ -79,7 +79,7 @@ def close_provider_until(
         )
     by, namespace = context.actor_with_reason(request.reason), context.namespace
     context.notify([close_provider(tx, namespace, provider, until=request.until, by=by, now=now)])
-    return _summarize(tx, _require_provider(tx, namespace, provider), now=now)
+    return _summarize(tx, find_object(tx, PROVIDER, namespace, provider), now=now)
 
 
 @operations.write(
@@ -89,9 +89,9 @@ def open_provider_now(context: OperationContext, tx: Transaction, request: OpenP
     """Open a closed provider; runs that waited for it may start at once."""
     now = context.now()
     by, namespace = context.actor_with_reason(request.reason), context.namespace
-    provider = _require_provider(tx, namespace, request.provider).name
+    provider = find_object(tx, PROVIDER, namespace, request.provider).name
     context.notify([open_provider(tx, namespace, provider, by=by, now=now)])
-    return _summarize(tx, _require_provider(tx, namespace, provider), now=now)
+    return _summarize(tx, find_object(tx, PROVIDER, namespace, provider), now=now)
 
 
 @operations.read("provider list", scope="read", examples=({},))
@@ -101,14 +101,6 @@ def list_providers(context: OperationContext, tx: Transaction, request: ListProv
     stored = tx.get_objects(PROVIDER, namespace=context.namespace)
     page, cursor = paginate_rows(context, request, stored, key=attrgetter("name"))
     return ProviderList(providers=tuple(_summarize(tx, row, now=now) for row in page), cursor=cursor)
-
-
-def _require_provider(tx: Transaction, namespace: str, name: str) -> StoredObject:
-    rows = tx.get_objects(PROVIDER, namespace=namespace, names=[name])
-    if not rows:
-        known = [row.name for row in tx.get_objects(PROVIDER, namespace=namespace)]
-        raise not_found("provider", name, known, list_command="provider list")
-    return rows[0]
 
 
 def _summarize(tx: Transaction, row: StoredObject, *, now: datetime) -> ProviderSummary:

@@ -15,19 +15,20 @@ from msgspec.structs import replace
 from timewright.core.calendars import Calendar
 from timewright.core.input.decode import decode
 from timewright.core.input.input_errors import check_name
-from timewright.core.recurrence.triggers import ZONED_TRIGGERS, AnyOf
+from timewright.core.recurrence.triggers import ZONED_TRIGGERS, parts_of
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.errors import InvalidInput, InvalidZone, NotAllowed
 from timewright.ledger.lookups import CALENDAR
 from timewright.ledger.queues.policies import delete_calendar as remove_calendar
 from timewright.ledger.queues.policies import put_calendar
+from timewright.ledger.snapshot import all_schedules
 from timewright.operations.calendars.sources import ImportedDays, parse_years, read_holidays, read_ical
 from timewright.operations.context import OperationContext
 from timewright.operations.explain.idle import fully_excluded_warning
-from timewright.operations.lookup import not_found
+from timewright.operations.lookup import find_object
 from timewright.operations.pagination import paginate_rows
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
-from timewright.ports import ScheduleFilter, ScheduleRecord, StoredObject, Transaction
+from timewright.ports import ScheduleRecord, StoredObject, Transaction
 from timewright.settings import Settings
 
 MAX_USERS_SHOWN = 5
@@ -263,13 +264,10 @@ def _reject_server_fields(context: OperationContext, given: dict[str, Any], cale
 
 
 def _read_detail(tx: Transaction, namespace: str, name: str) -> CalendarDetail:
-    rows = tx.get_objects(CALENDAR, namespace=namespace, names=[name])
-    if not rows:
-        known = [row.name for row in tx.get_objects(CALENDAR, namespace=namespace)]
-        raise not_found("calendar", name, known, list_command="calendar list")
+    row = find_object(tx, CALENDAR, namespace, name)
     users = list(islice(_users(tx, namespace, name), MAX_USERS_SHOWN))
     return CalendarDetail(
-        calendar=_decode(rows[0]),
+        calendar=_decode(row),
         used_by=tuple(record.schedule.name for record in users),
         warnings=tuple(warning for record in users for warning in fully_excluded_warning(tx, record)),
     )
@@ -277,18 +275,11 @@ def _read_detail(tx: Transaction, namespace: str, name: str) -> CalendarDetail:
 
 def _users(tx: Transaction, namespace: str, name: str) -> Iterator[ScheduleRecord]:
     """Yield the schedules, archived ones excluded, that use a calendar."""
-    cursor, more = "", True
-    while more:
-        page = tx.find_schedules(ScheduleFilter(namespace=namespace, limit=1000, cursor=cursor))
-        for record in page.rows:
-            rule = record.schedule.calendar
-            if (
-                rule is not None
-                and name in rule.names
-                and record.progress.state is not ScheduleState.ARCHIVED
-            ):
-                yield record
-        cursor, more = page.cursor, bool(page.cursor)
+    for record in all_schedules(tx, namespace):
+        rule = record.schedule.calendar
+        is_archived = record.progress.state is ScheduleState.ARCHIVED
+        if rule is not None and name in rule.names and not is_archived:
+            yield record
 
 
 def _decode(row: StoredObject) -> Calendar:
@@ -297,11 +288,8 @@ def _decode(row: StoredObject) -> Calendar:
 
 def check_schedule_zones(settings: Settings, schedule: Schedule) -> None:
     """Reject a schedule whose triggers use a zone that is not allowed."""
-    trigger = schedule.trigger
-    parts = trigger.triggers if isinstance(trigger, AnyOf) else (trigger,)
-    check_zones_allowed(
-        settings, (part.zone for part in parts if isinstance(part, ZONED_TRIGGERS)), field="trigger.zone"
-    )
+    zones = (one.zone for one in parts_of(schedule.trigger) if isinstance(one, ZONED_TRIGGERS))
+    check_zones_allowed(settings, zones, field="trigger.zone")
 
 
 def check_zones_allowed(settings: Settings, zones: Iterable[str], *, field: str) -> None:

@@ -12,6 +12,7 @@ from timewright.core.definitions import SECTIONS, Definition, Kind, write_defini
 from timewright.core.definitions.export import schedule_fields
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.ledger.records.owners import Ownership, read_owned
+from timewright.ledger.snapshot import read_fleet
 from timewright.operations.context import OperationContext, check_may_block
 from timewright.operations.definitions.apply import FieldChange, FileOptions, changed_fields, fields_of
 from timewright.operations.definitions.objects import OBJECT_KINDS
@@ -19,12 +20,11 @@ from timewright.operations.definitions.plan import Files, make_plan, read_files
 from timewright.operations.definitions.schedules import SCHEDULE, UNNAMED_APP
 from timewright.operations.lookup import find_schedule
 from timewright.operations.registry import ObjectName, OperationRequest, operations
-from timewright.ports import ScheduleFilter, Transaction
+from timewright.ports import Transaction
 from timewright.ports.schedules import ScheduleHead
 
 PAGE_ROWS = 1000
 OwnerName = Annotated[str, Meta(max_length=255)]
-_NOT_EXPORTED = (ScheduleState.ARCHIVED, ScheduleState.FINISHED)
 
 
 class ExportDefinitions(OperationRequest, frozen=True, kw_only=True):
@@ -136,15 +136,8 @@ def _stored_fields(
         stored = OBJECT_KINDS[kind].stored(tx, context.namespace, None)
         yield from ((name, one.fields) for name, one in stored.items())
         return
-    cursor = ""
-    while True:
-        page = tx.find_schedules(ScheduleFilter(namespace=context.namespace, limit=PAGE_ROWS, cursor=cursor))
-        for record in page.rows:
-            if record.progress.state not in _NOT_EXPORTED:
-                yield record.schedule.name, _definition(context, record.schedule).fields
-        cursor = page.cursor
-        if not cursor:
-            return
+    for record in read_fleet(tx, context.namespace):
+        yield record.schedule.name, _definition(context, record.schedule).fields
 
 
 def _is_in_files(owner: str) -> bool:

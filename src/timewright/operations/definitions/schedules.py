@@ -14,7 +14,7 @@ from timewright.core.definitions import locate_error
 from timewright.core.input.input_errors import check_name
 from timewright.core.input.instant_text import resolve_zone
 from timewright.core.input.struct_decoder import canonical_fields
-from timewright.core.recurrence.triggers import Cron
+from timewright.core.recurrence.triggers import Cron, parts_of
 from timewright.core.schedule.likely_mistakes import check_new_schedule
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.errors import Conflict, NotAllowed, TimewrightError
@@ -226,8 +226,7 @@ class _Decoder:
 
 def has_hash_key(schedule: Schedule) -> bool:
     """Whether the trigger depends on the id of the schedule."""
-    parts = getattr(schedule.trigger, "triggers", (schedule.trigger,))
-    return any(isinstance(part, Cron) and part.key for part in parts)
+    return any(isinstance(part, Cron) and part.key for part in parts_of(schedule.trigger))
 
 
 def _create(

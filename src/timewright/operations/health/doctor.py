@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from timewright.core.finding import Finding, Severity, worst_severity
 from timewright.core.moments import DAY, MINUTE, SECOND, ZERO, format_duration, from_micros, to_micros
-from timewright.core.recurrence.triggers import ZONED_TRIGGERS, After, AnyOf, Manual
+from timewright.core.recurrence.triggers import ZONED_TRIGGERS, After, Manual, parts_of
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.core.target import Call
 from timewright.core.zones import load_zone
@@ -20,7 +20,7 @@ from timewright.ledger.leader import current_leader
 from timewright.ledger.records.instances import MAX_INSTANCES, InstanceHeartbeat, is_alive, read_instances
 from timewright.operations.context import OperationContext
 from timewright.operations.health import doctor_checks, overdue
-from timewright.operations.registry import NoParameters, operations
+from timewright.operations.registry import NoParameters, answer_from, operations
 from timewright.ports import LiveCount, Page, ScheduleFilter, ScheduleRecord, Store, Transaction
 
 # Importing them registers their checks.
@@ -190,8 +190,7 @@ def _clock_changes(page: Page, *, now: datetime) -> Iterator[Finding]:
     """Find time zones with a daylight saving change within 30 days, and count their schedules."""
     users: dict[str, int] = {}
     for record in page.rows:
-        trigger = record.schedule.trigger
-        parts = trigger.triggers if isinstance(trigger, AnyOf) else (trigger,)
+        parts = parts_of(record.schedule.trigger)
         for name in {one.zone for one in parts if isinstance(one, ZONED_TRIGGERS)}:
             users[name] = users.get(name, 0) + 1
     for name, count in sorted(users.items()):
@@ -303,31 +302,23 @@ class InstanceList(Struct, frozen=True, kw_only=True):
     instances: tuple[InstanceSummary, ...]
 
 
-@operations.add("instance list", scope="read", examples=({},))
-def list_instances(context: OperationContext, _request: NoParameters) -> InstanceList:
+@operations.read("instance list", scope="read", examples=({},))
+def list_instances(context: OperationContext, tx: Transaction, _request: NoParameters) -> InstanceList:
     """List the instances with their load and the time of their last heartbeat."""
     now = context.now()
-    seen, leader = context.store.read(
-        lambda tx: (read_instances(tx, limit=MAX_INSTANCES), current_leader(tx, now=now))
-    )
-    recent = (one for one in seen if now - one.at <= SHOWN_FOR)
+    leader = current_leader(tx, now=now)
+    recent = (one for one in read_instances(tx, limit=MAX_INSTANCES) if now - one.at <= SHOWN_FOR)
     return InstanceList(instances=tuple(_to_summary(one, leader=leader, now=now) for one in recent))
 
 
 def _to_summary(seen: InstanceHeartbeat, *, leader: str, now: datetime) -> InstanceSummary:
     one = seen.instance
     liveness: Literal["alive", "silent"] = "alive" if is_alive(seen, now=now) else "silent"
-    return InstanceSummary(
+    return answer_from(
+        InstanceSummary,
+        one,
         instance=one.id,
         state="stopped" if one.stopped else liveness,
-        host=one.host,
-        version=one.version,
-        started_at=one.started_at,
         seen_at=seen.at,
-        capacity=one.capacity,
-        under_way=one.under_way,
-        clock_offset=one.clock_offset,
-        admit=one.admit,
-        shard=one.shard,
         leads=one.id == leader,
     )

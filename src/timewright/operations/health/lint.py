@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import timedelta
+from itertools import islice
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -14,7 +15,7 @@ from timewright.core.calendars import allowed_after
 from timewright.core.finding import Finding, Severity, worst_severity
 from timewright.core.moments import DAY, format_duration, format_instant
 from timewright.core.recurrence.clock_changes import ClockChange, clock_changes, describe_effect
-from timewright.core.recurrence.triggers import ZONED_TRIGGERS, After, AnyOf, AnyTrigger, Manual
+from timewright.core.recurrence.triggers import ZONED_TRIGGERS, After, Manual, parts_of
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.ledger.alerts.findings import CheckScope, checks
 from timewright.ledger.lookups import load_calendars
@@ -52,23 +53,16 @@ class LintReport(Struct, frozen=True, kw_only=True):
     spread: tuple[SpreadProposal, ...] = ()
 
 
-@operations.add("lint", scope="read", examples=({}, {"days": 365}))
-def lint(context: OperationContext, request: Lint) -> LintReport:
+@operations.read("lint", scope="read", examples=({}, {"days": 365}))
+def lint(context: OperationContext, tx: Transaction, request: Lint) -> LintReport:
     """Find future problems: clock changes, herds, schedules that never run, expiring keys."""
     scope = replace(check_scope(context), lookahead=request.days * DAY)
-
-    def work(tx: Transaction) -> LintReport:
-        found = checks.find(tx, scope, when="future")
-        herds = find_herds(tx, scope.namespace, now=scope.now)
-        spread = {
-            name: SpreadProposal(schedule=name, jitter=by)
-            for herd in herds
-            for name, by in herd.spreads.items()
-        }
-        severity = worst_severity(found)
-        return LintReport(severity=severity, findings=found, spread=tuple(spread.values()))
-
-    return context.store.read(work)
+    found = checks.find(tx, scope, when="future")
+    herds = find_herds(tx, scope.namespace, now=scope.now)
+    spread = {
+        name: SpreadProposal(schedule=name, jitter=by) for herd in herds for name, by in herd.spreads.items()
+    }
+    return LintReport(severity=worst_severity(found), findings=found, spread=tuple(spread.values()))
 
 
 @checks.add("future")
@@ -77,7 +71,7 @@ def check_clock_changes(tx: Transaction, scope: CheckScope) -> Iterator[Finding]
     until = scope.now + scope.lookahead
     changes = {}
     for record in _fleet(tx, scope):
-        for trigger in _parts(record.schedule.trigger):
+        for trigger in parts_of(record.schedule.trigger):
             if not isinstance(trigger, ZONED_TRIGGERS):
                 continue
             if trigger.zone not in changes:
@@ -177,11 +171,4 @@ def _never_fires(
 
 
 def _fleet(tx: Transaction, scope: CheckScope) -> Iterator[ScheduleRecord]:
-    for count, record in enumerate(read_fleet(tx, scope.namespace)):
-        if count == MAX_SCHEDULES:
-            return
-        yield record
-
-
-def _parts(trigger: AnyTrigger) -> Sequence[AnyTrigger]:
-    return trigger.triggers if isinstance(trigger, AnyOf) else (trigger,)
+    return islice(read_fleet(tx, scope.namespace), MAX_SCHEDULES)

@@ -6,6 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
@@ -19,10 +20,11 @@ from timewright.core.schedule.forecast import forecast
 from timewright.core.schedule.governor import is_trigger_only
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.ledger.lookups import load_calendars
+from timewright.ledger.snapshot import all_schedules
 from timewright.operations.budgets.shortfalls import BudgetForecast, Shortfall
 from timewright.operations.context import OperationContext
 from timewright.operations.registry import OperationRequest, operations
-from timewright.ports import ScheduleFilter, ScheduleRecord, Transaction
+from timewright.ports import ScheduleRecord, Transaction
 from timewright.ports.overview import RecentRun
 
 PAGE_SCHEDULES = 1000
@@ -149,18 +151,9 @@ def _active_schedules(
     tx: Transaction, namespace: str, *, group: str | None = None
 ) -> tuple[list[ScheduleRecord], bool]:
     """Return the active schedules, at most 20,000, and whether there are more."""
-    found: list[ScheduleRecord] = []
-    cursor = ""
-    while len(found) < MAX_SCHEDULES:
-        which = ScheduleFilter(
-            namespace=namespace, state=ScheduleState.ACTIVE, group=group, limit=PAGE_SCHEDULES, cursor=cursor
-        )
-        page = tx.find_schedules(which)
-        found += page.rows
-        cursor = page.cursor
-        if not cursor:
-            return found, False
-    return found, True
+    active = all_schedules(tx, namespace, state=ScheduleState.ACTIVE, group=group)
+    found = list(islice(active, MAX_SCHEDULES + 1))
+    return found[:MAX_SCHEDULES], len(found) > MAX_SCHEDULES
 
 
 class _StartsByTrigger:

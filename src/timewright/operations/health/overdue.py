@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from ipaddress import ip_address, ip_network
+from itertools import islice
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -15,22 +16,22 @@ from timewright.core.finding import Finding
 from timewright.core.moments import MINUTE, format_duration
 from timewright.core.policies.limits import LIMIT, limit_names
 from timewright.core.run.needs import needs_of_schedule
-from timewright.core.run.run import Run, RunState
+from timewright.core.run.run import RunState
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.core.target import AnyTarget, Call, Http, Publish, Shell
 from timewright.errors import InvalidDuration
 from timewright.ledger.alerts.findings import CheckScope, checks
 from timewright.ledger.records.instances import explain_waiting, is_alive, read_offers
+from timewright.ledger.snapshot import all_runs, all_schedules
 from timewright.operations.context import OperationContext
 from timewright.operations.health.pauses import clock_findings
 from timewright.operations.registry import OperationRequest, operations
 from timewright.operations.views import schedule_names_of
-from timewright.ports import RunFilter, ScheduleFilter, ScheduleRecord, Transaction
+from timewright.ports import RunFilter, ScheduleRecord, Transaction
 from timewright.ports.rows import FirstReadyRuns, SetAsideSchedules
 from timewright.settings import Settings
 
-MAX_PAGES = 10
-PAGE_ROWS = 1000
+MAX_ROWS = 10_000
 MAX_ITEMS_SHOWN = 100
 
 MAX_ITEMS = 100
@@ -100,34 +101,18 @@ def _late_finding(schedule: str, run: str, since: datetime, *, why: str, now: da
 def _schedules(
     tx: Transaction, context: OperationContext, before: datetime
 ) -> list[tuple[datetime, str, str]]:
-    found, cursor = [], ""
-    for _ in range(MAX_PAGES):
-        page = tx.find_schedules(
-            ScheduleFilter(
-                namespace=context.namespace, state=ScheduleState.ACTIVE, limit=PAGE_ROWS, cursor=cursor
-            )
-        )
-        for record in page.rows:
-            at = record.progress.wake_at
-            if at is not None and at < before:
-                found.append((at, record.schedule.name, ""))
-        cursor = page.cursor
-        if not cursor:
-            break
-    return found
+    active = all_schedules(tx, context.namespace, state=ScheduleState.ACTIVE)
+    return [
+        (at, record.schedule.name, "")
+        for record in islice(active, MAX_ROWS)
+        if (at := record.progress.wake_at) is not None and at < before
+    ]
 
 
 def _runs(tx: Transaction, context: OperationContext, before: datetime) -> list[tuple[datetime, str, str]]:
     """Return late ready runs of schedules; queue entries wait for a worker and are never late."""
-    late: list[Run] = []
-    cursor = ""
-    for _ in range(MAX_PAGES):
-        which = RunFilter(namespace=context.namespace, state=RunState.READY, limit=PAGE_ROWS, cursor=cursor)
-        page = tx.find_runs(which)
-        late += [run for run in page.rows if run.fire_at < before and run.schedule_id and not run.handoff]
-        cursor = page.cursor
-        if not cursor:
-            break
+    ready = islice(all_runs(tx, RunFilter(namespace=context.namespace, state=RunState.READY)), MAX_ROWS)
+    late = [run for run in ready if run.fire_at < before and run.schedule_id and not run.handoff]
     names = schedule_names_of(tx, late)
     return [(run.fire_at, names.get(run.schedule_id, ""), run.id) for run in late]
 

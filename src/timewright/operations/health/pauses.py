@@ -26,17 +26,18 @@ from timewright.ledger.pauses import (
 )
 from timewright.ledger.replan import Actor
 from timewright.ledger.settle import cancel
+from timewright.ledger.snapshot import all_schedules
 from timewright.operations.access.callers import AGENT_ORIGIN, require_scope
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import not_found
 from timewright.operations.queues.policies import list_queue_names
 from timewright.operations.registry import WriteRequest, operations
-from timewright.ports import AuditEntry, Ids, ScheduleFilter, Transaction
+from timewright.ports import AuditEntry, Ids, Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE
 from timewright.ports.rows import LeasedRuns
 from timewright.ports.store import ClockSource
 
-PAGE_ROWS, MAX_PAGES = 1000, 100
+MAX_SCHEDULES_READ, MAX_GROUPS_READ = 100_000, 1000
 _LISTED_BY = {"group": "group list", "queue": "queue list", "provider": "provider list", "owner": "export"}
 
 
@@ -283,20 +284,16 @@ def _check_subject(tx: Transaction, namespace: str, scope: PauseScope, name: str
     if scope == "queue":
         channels = (one.name for one in tx.read_channels() if one.namespace == namespace)
         known = {*list_queue_names(tx, namespace), *(f"{QUEUE_PREFIX}{one}" for one in channels)}
-    which = ScheduleFilter(namespace=namespace, group=name if scope == "group" else None, limit=PAGE_ROWS)
-    for _ in range(MAX_PAGES):
-        page = tx.find_schedules(which)
-        known |= {value for one in page.rows if (value := getattr(one.schedule, scope))}
-        if name in known:
+    schedules = all_schedules(tx, namespace, group=name if scope == "group" else None)
+    for count, record in enumerate(schedules, start=1):
+        known |= {getattr(record.schedule, scope) or ""}
+        if name in known or count == MAX_SCHEDULES_READ:
             return subject
-        if not page.cursor:
-            break
-        which = replace(which, cursor=page.cursor)
-    else:
+    if name in known:
         return subject
     if scope == "group":
-        known = {one.name for one in tx.list_groups(namespace, after="", limit=PAGE_ROWS)}
-    raise not_found(scope, name, sorted(known), list_command=_LISTED_BY[scope])
+        known = {one.name for one in tx.list_groups(namespace, after="", limit=MAX_GROUPS_READ)}
+    raise not_found(scope, name, sorted(known - {""}), list_command=_LISTED_BY[scope])
 
 
 def _check_may_bind(context: OperationContext, scope: PauseScope, operation: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from timewright.core.moments import from_micros, to_micros
 from timewright.core.run.run import Artifact
 from timewright.operations.context import OperationContext
-from timewright.operations.registry import OperationRequest, operations
+from timewright.operations.registry import OperationRequest, answer_from, operations
 from timewright.ports import Transaction
 from timewright.verification import History, InvariantResult, Report, check
 from timewright.verification.oracle.times import id_created_at
@@ -115,16 +116,7 @@ def _check_artifacts(context: OperationContext, history: History) -> tuple[Artif
         page = partial(_artifacts_of, ids[start : start + PAGE_ROWS])
         for one in context.store.read(page):
             problem = files.check(one, namespace=context.namespace)
-            found.append(
-                ArtifactRow(
-                    run_id=one.run,
-                    fence=one.fence,
-                    name=one.name,
-                    size=one.size,
-                    digest=one.digest,
-                    problem=problem,
-                )
-            )
+            found.append(answer_from(ArtifactRow, one, run_id=one.run, problem=problem))
         if len(found) >= MAX_ARTIFACTS:
             break
     return tuple(found)
@@ -158,7 +150,7 @@ class _HistoryReader:
         if cut:
             since = from_micros(max(id_created_at(runs[-1].id) or 0, to_micros(since) if since else 0))
         if since is not None:
-            for older in self._unfinished(since):
+            for older in self._pages(RunRow, most=MAX_RUNS, unfinished_before=since):
                 runs += older
                 attempts += self._tx.list_rows(AttemptRow, run_ids=[run.id for run in older])
         return History(
@@ -185,40 +177,24 @@ class _HistoryReader:
     def _runs(self) -> tuple[list[RunRow], list[AttemptRow], bool]:
         runs: list[RunRow] = []
         attempts: list[AttemptRow] = []
-        last: RunRow | None = None
-        while True:
-            page = self._tx.list_rows(
-                RunRow, namespace=self._namespace, since=self._since, after=last, limit=PAGE_ROWS
-            )
+        for page in self._pages(RunRow, most=MAX_RUNS, since=self._since):
             runs += page
             attempts += self._tx.list_rows(AttemptRow, run_ids=[run.id for run in page if run.fence])
-            if len(page) < PAGE_ROWS:
-                return runs, attempts, False
-            if len(runs) >= MAX_RUNS:
-                return runs, attempts, True
-            last = page[-1]
+        return runs, attempts, len(runs) >= MAX_RUNS
 
     def _progress(self, runs: Sequence[RunRow]) -> Iterator[ProgressRow]:
         ids = [run.id for run in runs if run.fence]
         for start in range(0, len(ids), PAGE_ROWS):
             yield from self._tx.list_rows(ProgressRow, run_ids=ids[start : start + PAGE_ROWS])
 
-    def _unfinished(self, before: datetime) -> Iterator[list[RunRow]]:
-        last: RunRow | None = None
-        for _ in range(MAX_RUNS // PAGE_ROWS):
-            page = self._tx.list_rows(
-                RunRow, namespace=self._namespace, after=last, unfinished_before=before, limit=PAGE_ROWS
-            )
-            yield page
-            if len(page) < PAGE_ROWS:
-                return
-            last = page[-1]
-
     def _all(self, kind: type[T], *, most: int = MAX_OTHER_ROWS) -> Iterator[T]:
+        return chain.from_iterable(self._pages(kind, most=most))
+
+    def _pages(self, kind: type[T], *, most: int, **which: Any) -> Iterator[Sequence[T]]:
         last: T | None = None
         for _ in range(most // PAGE_ROWS):
-            page = self._tx.list_rows(kind, namespace=self._namespace, after=last, limit=PAGE_ROWS)
-            yield from page
+            page = self._tx.list_rows(kind, namespace=self._namespace, after=last, limit=PAGE_ROWS, **which)
+            yield page
             if len(page) < PAGE_ROWS:
                 return
             last = page[-1]
@@ -237,15 +213,11 @@ class _HistoryReader:
 
 
 def _to_result(report: Report) -> VerificationResult:
-    return VerificationResult(
-        holds=report.holds,
+    return answer_from(
+        VerificationResult,
+        report,
         now=from_micros(report.now),
         since=from_micros(report.since) if report.since is not None else None,
-        cut=report.cut,
-        schedules=report.schedules,
-        occurrences=report.occurrences,
-        runs=report.runs,
-        attempts=report.attempts,
         promises=tuple(_checked(finding) for finding in report.findings),
         violations=tuple(
             PromiseViolation(promise=one.invariant, message=one.message, rows=one.rows)
@@ -255,12 +227,10 @@ def _to_result(report: Report) -> VerificationResult:
 
 
 def _checked(finding: InvariantResult) -> PromiseCheck:
-    return PromiseCheck(
+    return answer_from(
+        PromiseCheck,
+        finding,
         promise=finding.invariant,
-        name=finding.name,
-        sentence=finding.sentence,
-        checked=finding.checked,
-        unit=finding.unit,
         broken=finding.count,
         not_checked=finding.not_checked_because,
     )

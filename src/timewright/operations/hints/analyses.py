@@ -42,6 +42,7 @@ from timewright.operations.registry import (
     ObjectName,
     OperationRequest,
     WriteRequest,
+    answer_from,
     operations,
 )
 from timewright.operations.request_parsing import check_length
@@ -206,30 +207,21 @@ def submit_analysis(context: OperationContext, tx: Transaction, request: SubmitA
     _check(request)
     analysis_id = context.ids.new("analysis", now=now)
     record = find_schedule(tx, context.namespace, request.schedule)
-    one = Analysis(
+    one = answer_from(
+        Analysis,
+        request,
         id=analysis_id,
         schedule_id=record.schedule.id,
         schedule=record.schedule.name,
         at=now,
-        advisor=request.advisor,
-        model=request.model,
-        tools=request.tools,
         reasoning=redact_text(request.reasoning),
         proposals=tuple(map(redact_text, request.proposals)),
-        confidence=request.confidence,
-        tokens=request.tokens,
-        cost=request.cost,
-        took=request.took,
         warnings=tuple(map(redact_text, request.warnings)),
         look_again_at=now + (request.look_again_in or _default_look_again(record)),
         failures=record.progress.failures,
     )
     save_analysis(tx, one, namespace=context.namespace, keep=context.settings.keep_history)
-    by = context.actor_with_reason(request.reason)
-    entry = by.audit_entry(
-        "analysis.submit", namespace=context.namespace, subject=record.schedule.id, now=now, after=one.id
-    )
-    tx.add_audit([entry])
+    context.audit(tx, "analysis.submit", record.schedule.id, reason=request.reason, now=now, after=one.id)
     return one
 
 
@@ -284,8 +276,7 @@ def _due_analysis(record: ScheduleRecord, trace: AnalysisHistory | None, *, now:
 
 
 def _to_summary(one: Analysis) -> AnalysisSummary:
-    fields = {name: getattr(one, name) for name in AnalysisSummary.__struct_fields__ if name != "tools"}
-    return AnalysisSummary(tools=tuple(call.tool for call in one.tools), **fields)
+    return answer_from(AnalysisSummary, one, tools=tuple(call.tool for call in one.tools))
 
 
 def read_advisor_key(

@@ -31,7 +31,7 @@ from timewright.operations.registry import (
     WriteRequest,
     operations,
 )
-from timewright.operations.views import RunSummary, schedule_names_of, summarize_run
+from timewright.operations.views import RunSummary, summarize_by_name
 from timewright.ports import Renewal, Transaction
 from timewright.ports.attempt_output import MAX_CHECKPOINT_BYTES, MAX_NOTE_CHARS, RunProgress
 from timewright.ports.rows import LeasedRuns
@@ -305,10 +305,5 @@ def _stale_error(run_id: str, fence: int) -> Stale:
 
 
 def _reported(context: OperationContext, run_id: str) -> ReportedRun:
-    def work(tx: Transaction) -> ReportedRun:
-        run = tx.get_runs([run_id])[run_id]
-        return ReportedRun(
-            run=summarize_run(run, schedule=schedule_names_of(tx, [run]).get(run.schedule_id, ""))
-        )
-
-    return context.store.read(work)
+    (run,) = context.store.read(lambda tx: summarize_by_name(tx, [tx.get_runs([run_id])[run_id]]))
+    return ReportedRun(run=run)

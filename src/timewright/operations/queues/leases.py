@@ -20,8 +20,8 @@ from timewright.ledger.workflow_runs.records import workflow_context
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import not_found
 from timewright.operations.queues.policies import list_queue_names
-from timewright.operations.registry import ObjectName, WriteRequest, operations
-from timewright.operations.views import RunSummary, schedule_names_of, summarize_run
+from timewright.operations.registry import ObjectName, WriteRequest, answer_from, operations
+from timewright.operations.views import RunSummary, summarize_by_name
 from timewright.ports import RunFilter, Transaction
 from timewright.ports.rows import QueuedRuns
 
@@ -149,11 +149,8 @@ def reclaim_leases(context: OperationContext, request: ReclaimLeases) -> Reclaim
 
     def work(tx: Transaction) -> ReclaimedRuns:
         runs = [run for run in tx.get_runs(lost).values() if run.namespace == context.namespace]
-        runs = [run for run in runs if not request.queue or run.queue == request.queue]
-        names = schedule_names_of(tx, runs)
-        return ReclaimedRuns(
-            runs=tuple(summarize_run(run, schedule=names.get(run.schedule_id, "")) for run in runs)
-        )
+        shown = [run for run in runs if request.queue in ("", run.queue)]
+        return ReclaimedRuns(runs=summarize_by_name(tx, shown))
 
     return context.store.read(work)
 
@@ -192,18 +189,14 @@ def _to_detail(lease: Lease) -> LeaseDetail:
     run, schedule, target = lease.run, lease.schedule, lease.terms.target
     assert run.lease_until is not None
     default_payload = target.payload if isinstance(target, Handoff) else None
-    return LeaseDetail(
+    return answer_from(
+        LeaseDetail,
+        run,
         run=run.id,
         lease=run.lease_id,
-        fence=run.fence,
         attempt=run.attempts + 1,
         key=run_idempotency_key(run),
-        queue=run.queue,
         schedule=schedule.name if schedule is not None else "",
-        priority=run.priority,
-        planned_at=run.planned_at,
-        lease_until=run.lease_until,
-        missed=run.missed,
         payload=default_payload if run.payload is None or run.parent else run.payload,
         metadata=schedule.metadata if schedule is not None else _step_metadata(run),
         checkpoint=lease.checkpoint,
@@ -218,13 +211,10 @@ def _step_metadata(run: Run) -> dict[str, Any]:
 
 def _drain_result(tx: Transaction, namespace: str, queue: str, done: list[str]) -> DrainResult:
     runs = tx.get_runs(done)
-    names = schedule_names_of(tx, runs.values())
     remaining = tx.select_runs(QueuedRuns(namespace, queue, limit=MAX_PLANNED_RUNS))
     waiting = [run for run in remaining if run.state is RunState.READY]
-    return DrainResult(
-        drained=tuple(summarize_run(runs[i], schedule=names.get(runs[i].schedule_id, "")) for i in done),
-        remaining=len(waiting),
-    )
+    drained = summarize_by_name(tx, [runs[run_id] for run_id in done])
+    return DrainResult(drained=drained, remaining=len(waiting))
 
 
 class PurgeQueue(WriteRequest, frozen=True, kw_only=True):

@@ -7,7 +7,6 @@ from operator import attrgetter
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
-from msgspec.structs import asdict
 
 from timewright.core.input.input_errors import check_name
 from timewright.core.policies.limits import (
@@ -21,13 +20,19 @@ from timewright.core.policies.limits import (
     decode_limit,
     named_limit_key,
 )
-from timewright.errors import NotFound
 from timewright.ledger.queues.limits import remove_limit, set_limit
 from timewright.operations.context import OperationContext
-from timewright.operations.lookup import not_found
+from timewright.operations.lookup import find_object
 from timewright.operations.pagination import paginate_rows
-from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
-from timewright.ports import Transaction
+from timewright.operations.registry import (
+    ListRequest,
+    ObjectName,
+    OperationRequest,
+    WriteRequest,
+    answer_from,
+    operations,
+)
+from timewright.ports import StoredObject, Transaction
 
 MAX_KEYS_SHOWN = 100
 
@@ -115,25 +120,16 @@ class LimitList(Struct, frozen=True, kw_only=True):
 def set_named_limit(context: OperationContext, tx: Transaction, request: SetLimit) -> LimitSummary:
     """Set what a named limit allows, effective at once."""
     now = context.now()
-    limit = Limit(
-        name=check_name(request.limit, field="limit"),
-        max_running=request.max_running,
-        key=request.key,
-        rate=request.rate,
-        weights=request.weights,
-    )
+    limit = answer_from(Limit, request, name=check_name(request.limit, field="limit"))
     by = context.actor_with_reason(request.reason)
     set_limit(context.store, limit, namespace=context.namespace, by=by, now=now)
-    (row,) = _rows(tx, context.namespace, [limit.name])
-    return row
+    return _summarize(tx, find_object(tx, LIMIT, context.namespace, limit.name))
 
 
 @operations.read("limit get", scope="read", examples=({"limit": "crm-api"},))
 def get_limit(context: OperationContext, tx: Transaction, request: GetLimit) -> LimitDetail:
     """Show a named limit, and how much of it each value of its key uses."""
-    rows = _rows(tx, context.namespace, [request.limit])
-    if not rows:
-        raise _unknown(tx, context.namespace, request.limit)
+    summary = _summarize(tx, find_object(tx, LIMIT, context.namespace, request.limit))
     _, keys = tx.find_limit_keys(named_limit_key(context.namespace, request.limit), limit=MAX_KEYS_SHOWN)
     now = context.now()
     uses = tuple(
@@ -145,50 +141,38 @@ def get_limit(context: OperationContext, tx: Transaction, request: GetLimit) -> 
         )
         for key, usage in keys.items()
     )
-    return LimitDetail(**asdict(rows[0]), keys=uses)
+    return answer_from(LimitDetail, summary, keys=uses)
 
 
 @operations.write("limit delete", scope="write", examples=({"limit": "crm-api"},))
 def delete_named_limit(context: OperationContext, tx: Transaction, request: DeleteLimit) -> DeletedLimit:
     """Delete a named limit; runs that still name it start one at a time."""
-    by = context.actor_with_reason(request.reason)
-    if not remove_limit(tx, request.limit, namespace=context.namespace, by=by, now=context.now()):
-        raise _unknown(tx, context.namespace, request.limit)
-    return DeletedLimit(limit=request.limit)
+    by, name = context.actor_with_reason(request.reason), request.limit
+    find_object(tx, LIMIT, context.namespace, name)
+    remove_limit(tx, name, namespace=context.namespace, by=by, now=context.now())
+    return DeletedLimit(limit=name)
 
 
 @operations.read("limit list", scope="read", examples=({},))
 def list_limits(context: OperationContext, tx: Transaction, request: ListLimits) -> LimitList:
     """List the named limits and how much of each is used."""
-    rows = _rows(tx, context.namespace, None)
-    page, cursor = paginate_rows(context, request, rows, key=attrgetter("limit"))
-    return LimitList(limits=tuple(page), cursor=cursor)
+    rows = tx.get_objects(LIMIT, namespace=context.namespace)
+    page, cursor = paginate_rows(context, request, rows, key=attrgetter("name"))
+    return LimitList(limits=tuple(_summarize(tx, row) for row in page), cursor=cursor)
 
 
-def _unknown(tx: Transaction, namespace: str, name: str) -> NotFound:
-    known = [row.name for row in tx.get_objects(LIMIT, namespace=namespace)]
-    return not_found("limit", name, known, list_command="limit list")
-
-
-def _rows(tx: Transaction, namespace: str, names: list[str] | None) -> list[LimitSummary]:
-    rows = []
-    for row in tx.get_objects(LIMIT, namespace=namespace, names=names):
-        limit, key = decode_limit(row.body), named_limit_key(namespace, row.name)
-        held = tx.get_limits([key])[key].held
-        if limit.is_grouped:
-            held += tx.find_limit_keys(key, limit=1)[0]
-        counts_all = limit.max_running is not None and not limit.key
-        rows.append(
-            LimitSummary(
-                limit=row.name,
-                allows=str(limit),
-                max_running=limit.max_running,
-                key=limit.key,
-                rate=limit.rate,
-                weights=limit.weights,
-                in_flight=held,
-                available=max(limit.capacity - held, 0) if counts_all else None,
-                revision=row.revision,
-            )
-        )
-    return rows
+def _summarize(tx: Transaction, row: StoredObject) -> LimitSummary:
+    limit, key = decode_limit(row.body), named_limit_key(row.namespace, row.name)
+    held = tx.get_limits([key])[key].held
+    if limit.is_grouped:
+        held += tx.find_limit_keys(key, limit=1)[0]
+    counts_all = limit.max_running is not None and not limit.key
+    return answer_from(
+        LimitSummary,
+        limit,
+        limit=row.name,
+        allows=str(limit),
+        in_flight=held,
+        available=max(limit.capacity - held, 0) if counts_all else None,
+        revision=row.revision,
+    )

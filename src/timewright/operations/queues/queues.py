@@ -30,7 +30,7 @@ from timewright.operations.queues.leases import QueueActivity, read_activity, re
 from timewright.operations.queues.policies import list_queue_names, register_queue
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
 from timewright.operations.text_safety import shorten_data
-from timewright.operations.views import RunSummary, schedule_names_of, summarize_run
+from timewright.operations.views import RunSummary, summarize_by_name, summarize_run
 from timewright.ports import RunFilter, Transaction
 from timewright.ports.rows import QueuedRuns
 
@@ -375,13 +375,9 @@ def _summarize(
 
 
 def _summarize_entries(tx: Transaction, runs: Sequence[Run]) -> tuple[EntrySummary, ...]:
-    names = schedule_names_of(tx, runs)
     return tuple(
-        EntrySummary(
-            **asdict(summarize_run(run, schedule=names.get(run.schedule_id, ""))),
-            payload=shorten_data(run.payload, max_chars=MAX_SHOWN_PAYLOAD_CHARS),
-        )
-        for run in runs
+        EntrySummary(**asdict(shown), payload=shorten_data(run.payload, max_chars=MAX_SHOWN_PAYLOAD_CHARS))
+        for run, shown in zip(runs, summarize_by_name(tx, runs), strict=True)
     )
 
 

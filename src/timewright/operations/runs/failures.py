@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -16,6 +17,7 @@ from timewright.core.run.run import Run, RunState
 from timewright.errors import InvalidInput, TimewrightError
 from timewright.ledger.records.run_counts import floor_minute
 from timewright.ledger.settle import reopen, reset
+from timewright.ledger.snapshot import all_runs
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_schedule
 from timewright.operations.registry import OperationRequest, WriteRequest, operations
@@ -185,23 +187,10 @@ def _failed_runs(
     found: list[Run] = []
     more = False
     for state in _STATES:
-        cursor = ""
-        for _ in range(MAX_RUNS_READ // PAGE_ROWS):
-            page = tx.find_runs(
-                RunFilter(
-                    namespace=namespace,
-                    schedule_id=schedule_id,
-                    state=state,
-                    since=since,
-                    limit=PAGE_ROWS,
-                    cursor=cursor,
-                )
-            )
-            found += page.rows
-            cursor = page.cursor
-            if not cursor:
-                break
-        more = more or bool(cursor)
+        which = RunFilter(namespace=namespace, schedule_id=schedule_id, state=state, since=since)
+        read = list(islice(all_runs(tx, which), MAX_RUNS_READ + 1))
+        found += read[:MAX_RUNS_READ]
+        more = more or len(read) > MAX_RUNS_READ
     return sorted(found, key=lambda run: run.id, reverse=True), more
 
 

@@ -15,7 +15,7 @@ from timewright.core.run.run import Artifact, Attempt, Run, RunState
 from timewright.errors import InvalidInput, NotAllowed, NotFound
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_run, find_schedule, is_run_id
-from timewright.operations.registry import FAILED_RUN, ObjectName, OperationRequest, operations
+from timewright.operations.registry import FAILED_RUN, ObjectName, OperationRequest, answer_from, operations
 from timewright.ports import RunFilter, Transaction
 from timewright.ports.attempt_output import AttemptOutput, OutputExcerpt
 
@@ -139,16 +139,7 @@ def _ended_log(attempt: Attempt, output: AttemptOutput | None) -> _PositionedLog
     elif excerpt is not None:
         streams = {OUTPUT_STREAM: excerpt.text, **streams}
     return _PositionedLog(
-        output=AttemptLog(
-            attempt=attempt.number,
-            fence=attempt.fence,
-            outcome=attempt.outcome,
-            started_at=attempt.started_at,
-            ended_at=attempt.ended_at,
-            error=attempt.error,
-            streams=streams,
-        ),
-        excerpt=excerpt,
+        output=answer_from(AttemptLog, attempt, attempt=attempt.number, streams=streams), excerpt=excerpt
     )
 
 

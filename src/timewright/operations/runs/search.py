@@ -45,23 +45,21 @@ class SearchResult(Struct, frozen=True, kw_only=True):
     found: tuple[Found, ...]
 
 
-@operations.add("search", scope="read", examples=({"text": "report"}, {"text": "timeout"}))
-def search_everything(context: OperationContext, request: Search) -> SearchResult:
+@operations.read("search", scope="read", examples=({"text": "report"}, {"text": "timeout"}))
+def search_everything(context: OperationContext, tx: Transaction, request: Search) -> SearchResult:
     """Find schedules, queues, workflows and runs by a part of a name, a tag, an error or an id."""
     text = request.text.strip()
-
-    def work(tx: Transaction) -> SearchResult:
-        hits = tx.search(context.namespace, text, limit=request.limit, max_rows=MAX_RUNS_READ)
-        names = tx.get_schedule_names({hit.name for hit in hits if hit.kind == "run" and hit.name})
-        return SearchResult(
-            found=(
-                *_schedules(tx, hits, text.lower())[: request.limit],
-                *_named(tx, context.namespace, text.lower(), limit=request.limit),
-                *(_run(hit, names.get(hit.name, "")) for hit in hits if hit.kind == "run"),
-            )
+    if not text:
+        return SearchResult(found=())
+    hits = tx.search(context.namespace, text, limit=request.limit, max_rows=MAX_RUNS_READ)
+    names = tx.get_schedule_names({hit.name for hit in hits if hit.kind == "run" and hit.name})
+    return SearchResult(
+        found=(
+            *_schedules(tx, hits, text.lower())[: request.limit],
+            *_named(tx, context.namespace, text.lower(), limit=request.limit),
+            *(_run(hit, names.get(hit.name, "")) for hit in hits if hit.kind == "run"),
         )
-
-    return context.store.read(work) if text else SearchResult(found=())
+    )
 
 
 def _schedules(tx: Transaction, hits: Sequence[SearchHit], text: str) -> list[Found]:

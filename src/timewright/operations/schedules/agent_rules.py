@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -18,17 +19,15 @@ from timewright.errors import Conflict, NotAllowed, OverQuota
 from timewright.ledger.approvals import hold_for_approval
 from timewright.ledger.records.namespaces import Namespace, read_namespace
 from timewright.ledger.records.owners import read_owned
+from timewright.ledger.snapshot import read_fleet
 from timewright.operations.access.callers import AGENT_ORIGIN
 from timewright.operations.access.permissions import is_agent, needs_approval
 from timewright.operations.context import OperationContext
-from timewright.ports import ScheduleFilter, ScheduleRecord, StoredObject, Transaction
+from timewright.ports import ScheduleRecord, StoredObject, Transaction
 
 REMOVAL = "removal"
 STAYS_REMOVED = timedelta(days=30)
-PAGE_ROWS = 1000
-MAX_PAGES = 10
-
-_ENDED_STATES = frozenset({ScheduleState.ARCHIVED, ScheduleState.FINISHED})
+MAX_COMPARED = 10_000
 
 _RESTORES = {
     "app": "its next start restores the declaration",
@@ -204,16 +203,10 @@ def _removal_keys(schedule: Schedule) -> list[str]:
 
 def _find_duplicate(tx: Transaction, schedule: Schedule) -> str | None:
     """Return the name of an active schedule with the same target and trigger, among the first 10,000."""
-    wanted, cursor = _target_and_trigger(schedule), ""
-    for _ in range(MAX_PAGES):
-        which = ScheduleFilter(namespace=schedule.namespace, limit=PAGE_ROWS, cursor=cursor)
-        page = tx.find_schedules(which)
-        for record in page.rows:
-            if record.progress.state not in _ENDED_STATES and _target_and_trigger(record.schedule) == wanted:
-                return str(record.schedule.name)
-        cursor = page.cursor
-        if not cursor:
-            break
+    wanted = _target_and_trigger(schedule)
+    for record in islice(read_fleet(tx, schedule.namespace), MAX_COMPARED):
+        if _target_and_trigger(record.schedule) == wanted:
+            return record.schedule.name
     return None
 
 

@@ -18,12 +18,16 @@ from timewright.operations.access.permissions import is_agent
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_schedule
 from timewright.operations.pagination import paginate
-from timewright.operations.registry import ListRequest, ScheduleAction, operations
+from timewright.operations.registry import ListRequest, ScheduleAction, answer_from, operations
 from timewright.operations.schedules.agent_rules import remember_removal
 from timewright.operations.schedules.writes import read_schedule_detail
 from timewright.operations.views import ScheduleDetail
-from timewright.operations.workflows.waits import PendingAnswer, pending_answers
-from timewright.operations.workflows.workflow_approvals import PendingVersion, pending_versions
+from timewright.operations.workflows.waits import (
+    PendingAnswer,
+    PendingVersion,
+    pending_answers,
+    pending_versions,
+)
 from timewright.ports import Page, ScheduleFilter, ScheduleRecord, Transaction
 
 SHOWN_OCCURRENCES = 5
@@ -127,16 +131,10 @@ def _pending(tx: Transaction, record: ScheduleRecord, *, now: datetime) -> Pendi
     occurrences = forecast(
         schedule, progress, now=now, count=SHOWN_OCCURRENCES, calendars=calendars.for_schedule(schedule)
     )
-    return PendingSchedule(
-        id=schedule.id,
-        name=schedule.name,
-        description=schedule.description,
-        created_by=schedule.created_by,
-        created_at=schedule.created_at,
+    return answer_from(
+        PendingSchedule,
+        schedule,
         trigger=schedule.trigger.describe(),
-        target=schedule.target,
-        budgets=schedule.budgets,
-        end_at=schedule.end_at,
         first_at=progress.next_at,
         next=tuple(one.planned_at for one in occurrences),
     )

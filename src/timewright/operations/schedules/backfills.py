@@ -28,6 +28,7 @@ from timewright.operations.registry import (
     ObjectName,
     OperationRequest,
     WriteRequest,
+    answer_from,
     operations,
 )
 from timewright.operations.schedules.agent_rules import check_approved
@@ -210,21 +211,13 @@ def _found(tx: Transaction, namespace: str, backfill_id: str) -> BackfillSummary
 
 
 def _summary(backfill: Backfill, schedule: str) -> BackfillSummary:
-    return BackfillSummary(
+    return answer_from(
+        BackfillSummary,
+        backfill,
         backfill=backfill.id,
         schedule=schedule,
         state=backfill.state.value,
-        total=backfill.total,
-        ended=backfill.ended,
         running=len(backfill.open),
-        since=backfill.since,
-        until=backfill.until,
-        only=backfill.only,
-        newest_first=backfill.newest_first,
-        max_running=backfill.max_running,
-        every=backfill.every,
-        created_at=backfill.created_at,
-        created_by=backfill.created_by,
     )
 
 

@@ -1,4 +1,4 @@
-"""Steps that wait: what they ask, answers by a person or a one-time link, and events."""
+"""What waits: steps for an answer or an event, and the versions that agents wrote for approval."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ from msgspec.structs import replace
 
 from timewright.access.credentials import new_answer_slug, read_answer_slug
 from timewright.core.run.run import Run, Succeeded
-from timewright.core.workflow import FormField, check_answer, matches_event
+from timewright.core.workflow import FormField, WorkflowSpec, check_answer, matches_event
 from timewright.errors import Forbidden, NotAllowed
 from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import settle_results
-from timewright.ledger.workflow_runs.records import HELD_BY_WAIT, HELD_BY_WORKFLOW
+from timewright.ledger.workflow_runs.records import (
+    HELD_BY_WAIT,
+    HELD_BY_WORKFLOW,
+    WORKFLOW,
+    HeldVersion,
+    WorkflowHeader,
+    read_header,
+)
 from timewright.ledger.workflow_runs.waits import (
     WaitingStep,
     event_scopes,
@@ -28,6 +35,13 @@ from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.lookup import find_run
 from timewright.operations.registry import WAITING_RUN, ObjectName, WriteRequest, operations
 from timewright.operations.views import RunDetail, RunSummary, build_run_detail, summarize_run
+from timewright.operations.workflows.workflow_schedules import (
+    deploy_schedules,
+    header_row,
+    require_version,
+    require_workflow,
+)
+from timewright.operations.workflows.workflows import DeployedWorkflow, Version, describe_deployment
 from timewright.ports import Transaction
 
 
@@ -99,73 +113,47 @@ def answer_run(context: OperationContext, request: AnswerRun) -> RunDetail:
     return give_answer(context, request.run, request.answer, reason=request.reason)
 
 
-@operations.add("run link", scope="write", examples=({"run": WAITING_RUN},))
-def link_run(context: OperationContext, request: LinkRun) -> AnswerLink:
+@operations.write("run link", scope="write", examples=({"run": WAITING_RUN},))
+def link_run(context: OperationContext, tx: Transaction, request: LinkRun) -> AnswerLink:
     """Make a one-time link with which a person without a key answers a step that waits."""
-    now = context.now()
     keyring = require_auth_cache(context).keyring
-
-    def work(tx: Transaction) -> AnswerLink:
-        waiting = _require_question(tx, find_run(tx, context.namespace, request.run))
-        run = waiting.run
-        by = context.actor_with_reason(request.reason)
-        tx.add_audit([by.audit_entry("run.link", namespace=run.namespace, subject=run.id, now=now)])
-        return AnswerLink(run=run.id, path=f"/in/{new_answer_slug(keyring, run.id)}", until=waiting.until)
-
-    return context.store.write(work)
+    waiting = _require_question(tx, find_run(tx, context.namespace, request.run))
+    run = waiting.run
+    context.audit(tx, "run.link", run.id, reason=request.reason, now=context.now())
+    return AnswerLink(run=run.id, path=f"/in/{new_answer_slug(keyring, run.id)}", until=waiting.until)
 
 
-@operations.add("workflow signal", scope="trigger", examples=({"event": "payment", "data": {"order": 7}},))
-def signal_event(context: OperationContext, request: SignalEvent) -> SignalResult:
+@operations.write("workflow signal", scope="trigger", examples=({"event": "payment", "data": {"order": 7}},))
+def signal_event(context: OperationContext, tx: Transaction, request: SignalEvent) -> SignalResult:
     """Send an event: every step that waits for it ends, with the data as its result."""
     now = context.now()
-
-    def work(nested: OperationContext) -> SignalResult:
-        def find(tx: Transaction) -> list[WaitingStep]:
-            waiting = list_waiting_steps(tx, nested.namespace, event=request.event)
-            scopes = event_scopes(tx, waiting, request.data)
-            return [
-                one
-                for one, scope in zip(waiting, scopes, strict=True)
-                if one.wait.event is not None and matches_event(one.wait.event, request.event, scope)
-            ]
-
-        ended = [one.run for one in nested.store.read(find)]
-        _settle(nested, ended, request.data, now=now)
-        by = nested.actor_with_reason(request.reason)
-        entry = by.audit_entry(
-            "workflow.signal",
-            namespace=nested.namespace,
-            subject=request.event,
-            now=now,
-            after=str(len(ended)),
-        )
-        nested.store.write(lambda tx: tx.add_audit([entry]))
-        after = nested.store.read(lambda tx: tx.get_runs([run.id for run in ended]))
-        return SignalResult(
-            event=request.event, runs=tuple(summarize_run(after[run.id], schedule="") for run in ended)
-        )
-
-    return in_transaction(context, work)
+    waiting = list_waiting_steps(tx, context.namespace, event=request.event)
+    scopes = event_scopes(tx, waiting, request.data)
+    ended = [
+        one.run
+        for one, scope in zip(waiting, scopes, strict=True)
+        if one.wait.event is not None and matches_event(one.wait.event, request.event, scope)
+    ]
+    _settle(context, ended, request.data, now=now)
+    context.audit(tx, "workflow.signal", request.event, reason=request.reason, now=now, after=str(len(ended)))
+    after = tx.get_runs([run.id for run in ended])
+    runs = tuple(summarize_run(after[run.id], schedule="") for run in ended)
+    return SignalResult(event=request.event, runs=runs)
 
 
 def give_answer(context: OperationContext, run_id: str, answer: Any, *, reason: str = "") -> RunDetail:
     """Check an answer against the form and end the step with it; the fence takes only the first answer."""
     now = context.now()
 
-    def work(nested: OperationContext) -> RunDetail:
-        waiting = nested.store.read(lambda tx: _require_question(tx, find_run(tx, nested.namespace, run_id)))
+    def work(nested: OperationContext, tx: Transaction) -> RunDetail:
+        waiting = _require_question(tx, find_run(tx, nested.namespace, run_id))
         assert waiting.wait.answer is not None
         check_answer(waiting.wait.answer, answer)
         _settle(nested, [waiting.run], answer, now=now)
-        by = nested.actor_with_reason(reason)
-        entry = by.audit_entry("run.answer", namespace=waiting.run.namespace, subject=waiting.run.id, now=now)
-        nested.store.write(lambda tx: tx.add_audit([entry]))
-        return nested.store.read(
-            lambda tx: build_run_detail(tx, find_run(tx, nested.namespace, waiting.run.id))
-        )
+        nested.audit(tx, "run.answer", waiting.run.id, reason=reason, now=now)
+        return build_run_detail(tx, find_run(tx, nested.namespace, waiting.run.id))
 
-    return in_transaction(context, work)
+    return in_transaction(context, lambda nested: nested.store.write(lambda tx: work(nested, tx)))
 
 
 def pending_answers(tx: Transaction, namespace: str) -> list[PendingAnswer]:
@@ -236,3 +224,104 @@ def _settle(context: OperationContext, runs: list[Run], result: Any, *, now: dat
             fix=f"run get {settled.stale[0]} shows its result",
         )
     context.notify(settled.facts)
+
+
+class DecideVersion(WriteRequest, frozen=True, kw_only=True):
+    """Which workflow, and which version; the default is the newest one that waits. And the reason."""
+
+    workflow: ObjectName
+    version: Version | None = None
+
+
+class PendingVersion(Struct, frozen=True, kw_only=True):
+    """A workflow version that waits for approval: its author and the whole definition."""
+
+    workflow: str
+    version: int
+    author: str
+    at: datetime
+    spec: WorkflowSpec
+
+
+@operations.write("workflow approve", scope="write", examples=({"workflow": "draft-load", "version": 1},))
+def approve_version(context: OperationContext, tx: Transaction, request: DecideVersion) -> DeployedWorkflow:
+    """Approve a version that an agent wrote, so that it runs, and deploy its schedules; agents cannot."""
+    now = context.now()
+    head, held = _find_pending(tx, context, request)
+    spec = require_version(tx, context.namespace, request.workflow, held.version)
+    approved = replace(head, held=tuple(one for one in head.held if one is not held))
+    if approved.runnable == held.version:
+        schedules = deploy_schedules(context, spec, owned=head.schedules, reason=request.reason, now=now)
+        approved = replace(approved, schedules=schedules)
+    _save(tx, context, request, approved, held, action="workflow.approve")
+    return describe_deployment("updated", spec, approved)
+
+
+@operations.write(
+    "workflow reject", scope="write", examples=({"workflow": "draft-load", "reason": "not needed"},)
+)
+def reject_version(context: OperationContext, tx: Transaction, request: DecideVersion) -> DeployedWorkflow:
+    """Reject a version that an agent wrote: it stays and never runs; agents cannot."""
+    head, held = _find_pending(tx, context, request)
+    spec = require_version(tx, context.namespace, request.workflow, held.version)
+    rejected = replace(held, state="rejected", reason=request.reason)
+    after = replace(head, held=tuple(rejected if one is held else one for one in head.held))
+    _save(tx, context, request, after, held, action="workflow.reject")
+    return describe_deployment("unchanged", spec, after)
+
+
+def pending_versions(tx: Transaction, namespace: str) -> list[PendingVersion]:
+    """The workflow versions of a namespace that wait for approval, by workflow."""
+    heads = [(row.name, read_header(row)) for row in tx.get_objects(WORKFLOW, namespace=namespace)]
+    return [
+        PendingVersion(
+            workflow=name,
+            version=held.version,
+            author=held.author,
+            at=held.at,
+            spec=require_version(tx, namespace, name, held.version),
+        )
+        for name, head in heads
+        for held in head.held
+        if held.state == "pending_approval" and not head.deleted
+    ]
+
+
+def _find_pending(
+    tx: Transaction, context: OperationContext, request: DecideVersion
+) -> tuple[WorkflowHeader, HeldVersion]:
+    if is_agent(context):
+        raise Forbidden(
+            "agents cannot approve or reject workflows",
+            field="workflow",
+            value=request.workflow,
+            rule="a person reviews what agents wrote",
+            fix=f"ask a person: workflow approve {request.workflow}",
+        )
+    head = require_workflow(tx, context.namespace, request.workflow)
+    waiting = [one for one in head.held if one.state == "pending_approval"]
+    for held in reversed(waiting):
+        if request.version in (None, held.version):
+            return head, held
+    raise NotAllowed(
+        f"no such version of workflow {request.workflow} waits for approval",
+        field="version",
+        value=request.version,
+        rule=f"one of: {', '.join(str(one.version) for one in waiting) or 'none waits'}",
+        fix="approval list shows what waits",
+    )
+
+
+def _save(
+    tx: Transaction,
+    context: OperationContext,
+    request: DecideVersion,
+    head: WorkflowHeader,
+    held: HeldVersion,
+    *,
+    action: str,
+) -> None:
+    now = context.now()
+    tx.put_objects([header_row(context.namespace, request.workflow, head, now=now)])
+    after = f"version {held.version} of {held.author}"
+    context.audit(tx, action, request.workflow, reason=request.reason, now=now, after=after)

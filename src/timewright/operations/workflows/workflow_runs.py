@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -22,7 +22,7 @@ from timewright.ledger.workflow_runs.records import (
     spec_digest,
     workflow_context,
 )
-from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_run
 from timewright.operations.registry import (
     WORKFLOW_RUN,
@@ -30,6 +30,7 @@ from timewright.operations.registry import (
     OperationRequest,
     RunAction,
     WriteRequest,
+    answer_from,
     operations,
 )
 from timewright.operations.views import RunDetail, build_run_detail, first_starts_of
@@ -157,39 +158,20 @@ def draw_workflow(context: OperationContext, tx: Transaction, request: DrawWorkf
     return replace(drawing, runs=runs, more=len(newest) > len(shown), paused=paused)
 
 
-@operations.add("workflow pause", scope="trigger", examples=({"run": WORKFLOW_RUN},))
-def pause_workflow(context: OperationContext, request: RunAction) -> RunDetail:
+@operations.write("workflow pause", scope="trigger", examples=({"run": WORKFLOW_RUN},))
+def pause_workflow(context: OperationContext, tx: Transaction, request: RunAction) -> RunDetail:
     """Pause a workflow run: no further steps start, active ones continue, its time limit stops."""
-
-    def act(nested: OperationContext, run: Run) -> None:
-        pause_workflow_run(nested.store, run, by=nested.actor_with_reason(request.reason), now=nested.now())
-
-    return _change_run(context, request, act)
+    run, by = find_run(tx, context.namespace, request.run), context.actor_with_reason(request.reason)
+    pause_workflow_run(context.store, run, by=by, now=context.now())
+    return build_run_detail(tx, find_run(tx, context.namespace, run.id))
 
 
-@operations.add("workflow resume", scope="trigger", examples=({"run": WORKFLOW_RUN},))
-def resume_workflow(context: OperationContext, request: RunAction) -> RunDetail:
+@operations.write("workflow resume", scope="trigger", examples=({"run": WORKFLOW_RUN},))
+def resume_workflow(context: OperationContext, tx: Transaction, request: RunAction) -> RunDetail:
     """Resume a paused workflow run; one that is not paused does not change."""
-
-    def act(nested: OperationContext, run: Run) -> None:
-        nested.notify(
-            resume_workflow_run(
-                nested.store, run, by=nested.actor_with_reason(request.reason), now=nested.now()
-            )
-        )
-
-    return _change_run(context, request, act)
-
-
-def _change_run(
-    context: OperationContext, request: RunAction, act: Callable[[OperationContext, Run], None]
-) -> RunDetail:
-    def work(nested: OperationContext) -> RunDetail:
-        run = nested.store.read(lambda tx: find_run(tx, nested.namespace, request.run))
-        act(nested, run)
-        return nested.store.read(lambda tx: build_run_detail(tx, find_run(tx, nested.namespace, run.id)))
-
-    return in_transaction(context, work)
+    run, by = find_run(tx, context.namespace, request.run), context.actor_with_reason(request.reason)
+    context.notify(resume_workflow_run(context.store, run, by=by, now=context.now()))
+    return build_run_detail(tx, find_run(tx, context.namespace, run.id))
 
 
 def _build_workflow_context(
@@ -243,18 +225,8 @@ def _draw(spec: WorkflowSpec, *, run: str, states: Mapping[str, StepStatus]) -> 
     views = []
     for layer, step in rows[:MAX_STEPS_SHOWN]:
         seen = states.get(step.name, StepStatus(step=step.name, layer=layer, needs=step.needs))
-        views.append(
-            StepStatus(
-                step=step.name,
-                layer=layer,
-                needs=step.needs,
-                state=seen.state or ("waiting" if run else ""),
-                run=seen.run,
-                left=seen.left,
-                reason=seen.reason,
-                items=seen.items,
-            )
-        )
+        state = seen.state or ("waiting" if run else "")
+        views.append(replace(seen, layer=layer, needs=step.needs, state=state))
     marks = {view.step: view.state + (f" ({view.left} left)" if view.left else "") for view in views}
     text = render_graph(spec, states=marks if run else None)
     return WorkflowDrawing(workflow=spec.name, version=spec.version, run=run, text=text, steps=tuple(views))
@@ -272,15 +244,13 @@ def _newest_step_runs(tx: Transaction, run: Run) -> list[tuple[WorkflowContext, 
 
 
 def _step_run(context: WorkflowContext, run: Run, first_started_at: datetime | None) -> StepRun:
-    return StepRun(
+    return answer_from(
+        StepRun,
+        run,
+        context,
         run=run.id,
-        step=context.step,
-        item=context.item,
         state=run.state.value,
-        created_at=run.created_at,
         first_started_at=first_started_at or run.started_at,
-        finished_at=run.finished_at,
-        attempts=run.attempts,
         reason=run.reason or run.error,
     )
 

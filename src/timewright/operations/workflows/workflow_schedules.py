@@ -188,14 +188,8 @@ def save_version(
     tx.put_objects([text], replaces={text.name: 0})
     tx.set_limits(each_limits(spec, namespace))
     tx.put_objects([header_row(namespace, name, head, now=now)], replaces={name: head.version - 1})
-    entry = context.actor_with_reason(reason).audit_entry(
-        "workflow.put",
-        namespace=namespace,
-        subject=name,
-        now=now,
-        after=f"version {head.version} {head.digest}",
-    )
-    tx.add_audit([entry])
+    after = f"version {head.version} {head.digest}"
+    context.audit(tx, "workflow.put", name, reason=reason, now=now, after=after)
 
 
 def header_row(namespace: str, name: str, head: WorkflowHeader, *, now: datetime) -> StoredObject:

@@ -213,14 +213,8 @@ def delete_workflow(context: OperationContext, tx: Transaction, request: DeleteW
     head = require_workflow(tx, context.namespace, request.workflow)
     retired = archive_schedules(context, head.schedules, reason=request.reason, now=now)
     deleted = replace(head, deleted=True, schedules={})
-    by = context.actor_with_reason(request.reason)
-    entry = by.audit_entry("workflow.delete", namespace=context.namespace, subject=request.workflow, now=now)
-
-    def write(tx: Transaction) -> None:
-        tx.put_objects([header_row(context.namespace, request.workflow, deleted, now=now)])
-        tx.add_audit([entry])
-
-    context.store.write(write)
+    tx.put_objects([header_row(context.namespace, request.workflow, deleted, now=now)])
+    context.audit(tx, "workflow.delete", request.workflow, reason=request.reason, now=now)
     return DeletedWorkflow(workflow=request.workflow, version=head.version, retired=tuple(retired))
 
 

@@ -8,7 +8,17 @@ from typing import Any
 from timewright.core.alerts.incidents import Incident
 from timewright.core.schedule.pauses import Pause
 from timewright.interfaces.cli.output.errors import EXIT_DIFFERENCES
-from timewright.interfaces.cli.output.rows import ROWS, Row, format_instant, format_value, inline_data
+from timewright.interfaces.cli.output.rows import (
+    ROWS,
+    Row,
+    cell,
+    clock_of,
+    format_instant,
+    format_value,
+    inline_data,
+    instant,
+    value,
+)
 from timewright.interfaces.cli.output.table import (
     NBSP,
     Column,
@@ -19,7 +29,6 @@ from timewright.interfaces.cli.output.table import (
     wrap,
 )
 from timewright.interfaces.cli.output.times import (
-    clock_time,
     format_duration,
     parse_duration_or_none,
     parse_instant_or_none,
@@ -116,78 +125,51 @@ def pending_migrations(session: Session) -> dict[str, Any] | None:
     return {"severity": "fail", "findings": [finding]}
 
 
-def _time(value: str | None, screen: Screen) -> str:
-    moment = parse_instant_or_none(value)
-    return clock_time(moment, now=screen.now, zone=screen.zone) if moment is not None else ""
-
-
-def _incident(row: Row, screen: Screen) -> list[str]:
-    state = "open"
+def _incident_state(row: Row, screen: Screen) -> str:
     if row["closed_at"]:
-        state = "closed"
-    elif row["acknowledged_at"]:
-        state = "acknowledged"
-    elif row["snoozed_until"]:
-        state = f"snoozed until {_time(row['snoozed_until'], screen)}"
-    return [
-        _time(row["since"], screen),
-        state,
-        row["sentence"],
-        row["id"],
-    ]
+        return "closed"
+    if row["acknowledged_at"]:
+        return "acknowledged"
+    return f"snoozed until {clock_of(row['snoozed_until'], screen)}" if row["snoozed_until"] else "open"
 
 
-def _channel(row: Row, _screen: Screen) -> list[str]:
-    channel = row["channel"]
-    if channel is None:
-        return [row["name"], "unreadable", "", str(row["waiting"]), str(row["parked"])]
+def _channel_kind(row: Row, _screen: Screen) -> str:
+    return row["channel"]["to"]["kind"] if row["channel"] is not None else "unreadable"
+
+
+def _channel_filters(row: Row, _screen: Screen) -> str:
     filters = ("events", "kinds", "severities", "schedules", "groups")
-    gets = ", ".join(word for name in filters for word in channel.get(name, ()))
-    return [row["name"], channel["to"]["kind"], gets, str(row["waiting"]), str(row["parked"])]
+    return ", ".join(word for name in filters for word in (row["channel"] or {}).get(name, ()))
 
 
-def _pause(row: Row, screen: Screen) -> list[str]:
-    what = (
-        row["scope"]
-        if row["scope"] == "installation"
-        else f"{row['scope']} {row['name'] or row['namespace']}"
-    )
-    until = _time(row["until"], screen) if row["until"] else "resumed"
-    return [what, row["due"], _time(row["at"], screen), until, row["actor"], row["reason"]]
+def _paused(row: Row, _screen: Screen) -> str:
+    scope: str = row["scope"]
+    return scope if scope == "installation" else f"{scope} {row['name'] or row['namespace']}"
 
 
 # Registered here, so that every table of these types uses them.
 ROWS |= {
     Incident: (
-        (
-            Column("SINCE"),
-            Column("STATE"),
-            Column("INCIDENT", 20),
-            # Whole, because an incident has no other name to acknowledge it by.
-            Column("ID"),
-        ),
-        _incident,
+        instant("since", "SINCE"),
+        cell("STATE", _incident_state),
+        value("sentence", 20, title="INCIDENT"),
+        # Whole, because an incident has no other name to acknowledge it by.
+        value("id"),
     ),
     ChannelDetail: (
-        (
-            Column("NAME", 8),
-            Column("SENDS TO"),
-            Column("GETS", 8),
-            Column("WAITING", align_right=True),
-            Column("PARKED", align_right=True),
-        ),
-        _channel,
+        value("name", 8),
+        cell("SENDS TO", _channel_kind),
+        cell("GETS", _channel_filters, 8),
+        value("waiting", align_right=True),
+        value("parked", align_right=True),
     ),
     Pause: (
-        (
-            Column("PAUSED", 10),
-            Column("DUE"),
-            Column("SINCE"),
-            Column("UNTIL"),
-            Column("BY", 6),
-            Column("REASON", 10),
-        ),
-        _pause,
+        cell("PAUSED", _paused, 10),
+        value("due"),
+        instant("at", "SINCE"),
+        cell("UNTIL", lambda row, screen: clock_of(row["until"], screen) or "resumed"),
+        value("actor", 6, title="BY"),
+        value("reason", 10),
     ),
 }
 

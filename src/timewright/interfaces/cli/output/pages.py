@@ -14,8 +14,7 @@ from timewright.core.schedule.forecast import Preview
 from timewright.core.schedule.schedule import Schedule
 from timewright.core.zones import load_zone
 from timewright.interfaces.cli.output.rows import (
-    ROWS,
-    columns_for,
+    cells_for,
     duration_of,
     format_instant,
     format_value,
@@ -26,7 +25,6 @@ from timewright.interfaces.cli.output.rows import (
 )
 from timewright.interfaces.cli.output.table import (
     NBSP,
-    Column,
     Screen,
     display_width,
     escape_control,
@@ -36,7 +34,6 @@ from timewright.interfaces.cli.output.table import (
     wrap,
 )
 from timewright.interfaces.cli.output.times import (
-    clock_time,
     full_time,
     has_zone,
     localize_times,
@@ -47,7 +44,6 @@ from timewright.interfaces.cli.output.times import (
 )
 from timewright.interfaces.program import with_program
 from timewright.operations.schedules.upcoming import UpcomingOccurrence
-from timewright.operations.workflows.waits import PendingAnswer
 
 JsonObject = Mapping[str, Any]
 
@@ -180,8 +176,10 @@ def upcoming_page(answer: JsonObject, screen: Screen) -> list[str]:
 
 def row_table(kind: type, rows: Sequence[JsonObject], screen: Screen) -> list[str]:
     """Format rows of one type as a table."""
-    columns, cells = columns_for(kind, rows)
-    return table(screen, columns, [cells(row, screen) for row in rows])
+    cells = cells_for(kind, rows)
+    return table(
+        screen, [one.column for one in cells], [[one.fill(row, screen) for one in cells] for row in rows]
+    )
 
 
 def _times(rows: Sequence[JsonObject], screen: Screen, *, zoned: bool) -> str:
@@ -338,41 +336,3 @@ def _upcoming(answer: JsonObject, screen: Screen) -> tuple[str, str]:
     distance = distance.replace(" ", NBSP)
     # Further times are shown only if they are today.
     return "next", ", ".join([f"{first} ({distance})", *(text for text in rest if len(text) == _TIME_WIDTH)])
-
-
-def _upcoming_occurrence(row: JsonObject, screen: Screen) -> list[str]:
-    """As a row of `schedule next`, with the schedule and a shorter time."""
-    _, distance, there, result = ROWS[Preview][1](row, screen)
-    moment = parse_instant_or_none(row["planned_at"])
-    assert moment is not None
-    shown = clock_time(moment, now=screen.now, zone=screen.zone)
-    return [shown, distance, row["schedule"], there, localize_times(result, now=screen.now, zone=screen.zone)]
-
-
-ROWS[UpcomingOccurrence] = (
-    (
-        Column("TIME"),
-        Column("IN"),
-        Column("SCHEDULE", 14),
-        Column("SCHEDULE TIME", 12),
-        Column("RESULT", 8),
-    ),
-    _upcoming_occurrence,
-)
-
-
-def _pending_answer(row: Mapping[str, Any], screen: Screen) -> list[str]:
-    until = format_value(row["until"], screen) if row["until"] else ""
-    return [row["question"], f"{row['workflow']}.{row['step']}", row["to"], until, row["run"]]
-
-
-ROWS[PendingAnswer] = (
-    (
-        Column("QUESTION", 12),
-        Column("STEP", 8),
-        Column("TO", optional=True),
-        Column("UNTIL", 8),
-        Column("RUN"),
-    ),
-    _pending_answer,
-)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from msgspec import Struct
+
 from timewright.core.calendars import Calendar
 from timewright.core.run.leasing import WaitingRun
 from timewright.core.run.run import Attempt
@@ -31,12 +33,14 @@ from timewright.operations.queues.queues import EntrySummary, QueueSummary
 from timewright.operations.runs.runs import TrendSeries
 from timewright.operations.schedules.pause_archive import RevisionSummary
 from timewright.operations.schedules.reminders import Reminder
+from timewright.operations.schedules.upcoming import UpcomingOccurrence
 from timewright.operations.views import RunSummary, ScheduleSummary
+from timewright.operations.workflows.waits import PendingAnswer
 from timewright.ports import AuditEntry
 
 Row = Mapping[str, Any]
+Fill = Callable[[Row, Screen], str]
 MIN_ID_WIDTH = 12
-Cells = Callable[[Row, Screen], Sequence[str]]
 
 MARKS = {
     "succeeded": "✔",
@@ -48,6 +52,29 @@ MARKS = {
     "ready": "◦",
     "held": "◦",
 }
+
+
+class Cell(Struct, frozen=True):
+    """A column of a row type, and how its cell is filled."""
+
+    column: Column
+    fill: Fill
+
+
+def cell(title: str, fill: Fill, min_width: int = 0, **layout: bool) -> Cell:
+    """Return a column whose cell is made from the whole row."""
+    return Cell(Column(title, min_width, **layout), fill)
+
+
+def value(key: str, min_width: int = 0, *, title: str = "", **layout: bool) -> Cell:
+    """Return a column with a field as it is, by default under the name of the field."""
+    title = title or key.replace("_", " ").upper()
+    return cell(title, lambda row, _: "" if row[key] is None else str(row[key]), min_width, **layout)
+
+
+def instant(key: str, title: str) -> Cell:
+    """Return a column with an instant, as short as it can be."""
+    return cell(title, lambda row, screen: clock_of(row[key], screen))
 
 
 def state_with_mark(row: Row) -> str:
@@ -73,7 +100,7 @@ def reason_of(row: Row, screen: Screen) -> str:
     """Return the error, reason, progress or result label of a run."""
     text = str(row["error"] or row["reason"] or row["outcome_label"] or progress_of(row)).replace("\n", " ")
     if row["dropped"]:
-        text = f"{text}: {row['dropped']} up to {_clock(row['last_of'], screen)}"
+        text = f"{text}: {row['dropped']} up to {clock_of(row['last_of'], screen)}"
     return text
 
 
@@ -105,7 +132,7 @@ def _format_nested(value: Any, screen: Screen) -> str:
         return f"{{{format_value(value, screen)}}}"
     if isinstance(value, list):
         return f"[{format_value(value, screen)}]"
-    return _clock(value, screen) or format_value(value, screen)
+    return clock_of(value, screen) or format_value(value, screen)
 
 
 def _is_empty(value: Any) -> bool:
@@ -125,20 +152,23 @@ def inline_data(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
-def columns_for(kind: type, rows: Sequence[Row]) -> tuple[Sequence[Column], Cells]:
+def cells_for(kind: type, rows: Sequence[Row]) -> Sequence[Cell]:
     """Return the columns of a row type and how to fill them; an unlisted type shows its scalar values."""
     if kind in ROWS:
         return ROWS[kind]
     keys = [key for key in (rows[0] if rows else {}) if not isinstance(rows[0][key], Mapping | list)]
-    columns = [
-        Column(key.replace("_", " ").upper(), 8, is_id=key == "id" or key.endswith("_id")) for key in keys
-    ]
-    return columns, lambda row, screen: [
-        _clock(row[key], screen) or format_value(row[key], screen) for key in keys
-    ]
+    return [_scalar(key) for key in keys]
 
 
-def _clock(value: Any, screen: Screen) -> str:
+def _scalar(key: str) -> Cell:
+    def fill(row: Row, screen: Screen) -> str:
+        return clock_of(row[key], screen) or format_value(row[key], screen)
+
+    return cell(key.replace("_", " ").upper(), fill, 8, is_id=key == "id" or key.endswith("_id"))
+
+
+def clock_of(value: Any, screen: Screen) -> str:
+    """Return an instant of an answer as a table shows it; empty for another value."""
     moment = parse_instant_or_none(value)
     return clock_time(moment, now=screen.now, zone=screen.zone) if moment is not None else ""
 
@@ -148,251 +178,210 @@ def _next(value: Any, screen: Screen, there: str = "") -> str:
     moment = parse_instant_or_none(value)
     if moment is None:
         return ""
-    shown = there if there and screen.is_narrow else _clock(value, screen)
+    shown = there if there and screen.is_narrow else clock_of(value, screen)
     after = f" = {there}" if there and not screen.is_narrow else ""
     return f"{shown} ({relative_time(moment, now=screen.now)}){after}"
 
 
-def _schedule(row: Row, screen: Screen) -> list[str]:
-    is_held = row["paused_by"] and row["state"] == "active"
+def _trigger(row: Row, screen: Screen) -> str:
+    return localize_times(row["trigger"], now=screen.now, zone=screen.zone)
+
+
+def _schedule_state(row: Row, _screen: Screen) -> str:
+    if row["paused_by"] and row["state"] == "active":
+        return f"paused: {row['paused_by']}"
+    return ": ".join(filter(None, (row["state"], row["reason"])))
+
+
+def _schedule_next(row: Row, screen: Screen) -> str:
     upcoming = row["paused_until"] if row["state"] == "paused" else row["next_at"]
     there = time_in_zone(row["next_local"], row["zone"], screen_zone=screen.zone)
-    last = (_clock if screen.is_narrow else _next)(row["last_run_at"], screen)
-    return [
-        row["name"],
-        f"paused: {row['paused_by']}" if is_held else ": ".join(filter(None, (row["state"], row["reason"]))),
-        localize_times(row["trigger"], now=screen.now, zone=screen.zone),
-        row["target"],
-        _next(upcoming, screen, there),
-        str(row["runs"]),
-        f"{MARKS.get(row['last_state'], '')} {last}".strip(),
-        str(row["failures"] or ""),
-    ]
+    return _next(upcoming, screen, there)
 
 
-def _run(row: Row, screen: Screen) -> list[str]:
-    name = row["schedule"] or row["workflow"] or (f"queue {row['queue']}" if row["queue"] else "")
-    return [
-        _clock(row["planned_at"], screen),
-        state_with_mark(row),
-        name,
-        duration_of(row),
-        reason_of(row, screen),
-        row["id"],
-    ]
+def _schedule_last(row: Row, screen: Screen) -> str:
+    last = (clock_of if screen.is_narrow else _next)(row["last_run_at"], screen)
+    return f"{MARKS.get(row['last_state'], '')} {last}".strip()
 
 
-def _preview(row: Row, screen: Screen) -> list[str]:
+def _work_name(row: Row, _screen: Screen) -> str:
+    return row["schedule"] or row["workflow"] or (f"queue {row['queue']}" if row["queue"] else "")
+
+
+def _preview_time(row: Row, screen: Screen) -> str:
     moment = parse_instant_or_none(row["planned_at"])
-    assert moment is not None
+    return short_time(moment, now=screen.now, zone=screen.zone) if moment is not None else ""
+
+
+def _preview_distance(row: Row, screen: Screen) -> str:
+    moment = parse_instant_or_none(row["planned_at"])
+    return relative_time(moment, now=screen.now) if moment is not None else ""
+
+
+def _preview_there(row: Row, screen: Screen) -> str:
+    return time_in_zone(row["local"], row["zone"], screen_zone=screen.zone)
+
+
+def _preview_result(row: Row, _screen: Screen) -> str:
     result = "" if row["verdict"] in ("fire", "run") else f"{row['verdict']}: {row['reason']}".rstrip(": ")
     manual = "manual" if row["source"] == "manual" else ""
-    result = "; ".join(part for part in (result, manual, row["note"]) if part)
-    return [
-        short_time(moment, now=screen.now, zone=screen.zone),
-        relative_time(moment, now=screen.now),
-        time_in_zone(row["local"], row["zone"], screen_zone=screen.zone),
-        result,
-    ]
+    return "; ".join(part for part in (result, manual, row["note"]) if part)
 
 
-def _entry(row: Row, screen: Screen) -> list[str]:
-    return [_clock(row["at"], screen), row["actor"], row["action"], row["subject"], row["reason"]]
+def _upcoming_result(row: Row, screen: Screen) -> str:
+    return localize_times(_preview_result(row, screen), now=screen.now, zone=screen.zone)
 
 
-def _queue(row: Row, _screen: Screen) -> list[str]:
-    counts = row["counts"]
-    ceiling = f"{row['in_flight']} of {row['max_running']}"
-    return [row["queue"], *(str(counts.get(s, 0)) for s in ("ready", "held", "leased", "parked")), ceiling]
-
-
-def _queue_entry(row: Row, screen: Screen) -> list[str]:
-    cells = [_clock(row["planned_at"], screen), state_with_mark(row), _payload(row)]
-    return [*cells, reason_of(row, screen), row["id"]]
-
-
-def _payload(row: Row) -> str:
+def _payload(row: Row, _screen: Screen) -> str:
     return "" if row["payload"] is None else inline_data(row["payload"])
 
 
-def _limit(row: Row, _screen: Screen) -> list[str]:
-    return [row["limit"], row["allows"], str(row["in_flight"])]
+def _entries(state: str) -> Cell:
+    return cell(state.upper(), lambda row, _: str(row["counts"].get(state, 0)), align_right=True)
 
 
-def _calendar(row: Row, _screen: Screen) -> list[str]:
+def _calendar_contents(row: Row, _screen: Screen) -> str:
     parts = [f"{len(row[key])} {key}" for key in ("dates", "yearly", "ranges", "weekly", "spans") if row[key]]
-    return [row["name"], row["zone"], ", ".join(parts) or "empty", str(row["revision"])]
+    return ", ".join(parts) or "empty"
 
 
-def _revision(row: Row, screen: Screen) -> list[str]:
-    return [
-        str(row["revision"]),
-        _clock(row["at"], screen),
-        row["actor"],
-        ", ".join(row["changed"]),
-        row["reason"],
-    ]
+def _attempt_status(row: Row, _screen: Screen) -> str:
+    free = not row["charged"] and row["outcome"] != "succeeded"
+    return f"{row['outcome']} (uncharged)" if free else str(row["outcome"])
 
 
-def _lease(row: Row, screen: Screen) -> list[str]:
-    return [row["run"], str(row["fence"]), _clock(row["lease_until"], screen), row["lease"], _payload(row)]
-
-
-def _waiting(row: Row, screen: Screen) -> list[str]:
-    return [row["run_id"], row["reason"], row["blocked_by"], _clock(row["until"], screen)]
-
-
-def _attempt(row: Row, screen: Screen) -> list[str]:
-    result = (
+def _attempt_result(row: Row, _screen: Screen) -> str:
+    return (
         row["error"] or row["outcome_label"] or ("" if row["result"] is None else inline_data(row["result"]))
     )
-    free = not row["charged"] and row["outcome"] != "succeeded"
-    outcome = f"{row['outcome']} (uncharged)" if free else row["outcome"]
-    return [
-        str(row["number"]),
-        outcome,
-        _clock(row["leased_at"], screen),
-        duration_of(row),
-        row["holder"],
-        result,
-    ]
 
 
-def _reminder(row: Row, screen: Screen) -> list[str]:
-    when = localize_times(row["when"], now=screen.now, zone=screen.zone)
-    return [row["name"], row["text"], when, _next(row["next_at"], screen) or row["state"]]
+def _reminder_trigger(row: Row, screen: Screen) -> str:
+    return localize_times(row["when"], now=screen.now, zone=screen.zone)
 
 
-def _instance(row: Row, screen: Screen) -> list[str]:
-    busy = f"{row['under_way']} of {row['capacity']}"
-    part = "leader" if row["leads"] else row["shard"] or ""
-    return [row["instance"], row["state"], row["host"], _clock(row["seen_at"], screen), busy, part]
+def _trend(title: str, pick: Callable[[list[float]], float]) -> Cell:
+    def fill(row: Row, _screen: Screen) -> str:
+        return f"{pick([point['value'] for point in row['points']]):g}"
+
+    return cell(title, fill, align_right=True)
 
 
-def _series(row: Row, _screen: Screen) -> list[str]:
-    values = [point["value"] for point in row["points"]]
-    return [row["field"], str(len(values)), *(f"{one:g}" for one in (values[-1], min(values), max(values)))]
-
-
-def _candidate(row: Row, screen: Screen) -> list[str]:
-    return [_clock(row["at"], screen) or "none", row["source"], row["why"]]
-
-
-_RUN_ID = Column("RUN", MIN_ID_WIDTH, is_id=True)
-ROWS: dict[type, tuple[Sequence[Column], Cells]] = {
+_RUN_STATE = cell("STATE", lambda row, _: state_with_mark(row))
+_IN = cell("IN", _preview_distance)
+_SCHEDULE_TIME = cell("SCHEDULE TIME", _preview_there, 12)
+ROWS: dict[type, Sequence[Cell]] = {
     ScheduleSummary: (
-        (
-            Column("NAME", 14),
-            Column("STATE", 8),
-            Column("TRIGGER", 12),
-            Column("TARGET", optional=True),
-            Column("NEXT"),
-            Column("RUNS", align_right=True, optional=True),
-            Column("LAST RUN", optional=True),
-            Column("FAILURES", align_right=True),
-        ),
-        _schedule,
+        value("name", 14),
+        cell("STATE", _schedule_state, 8),
+        cell("TRIGGER", _trigger, 12),
+        value("target", optional=True),
+        cell("NEXT", _schedule_next),
+        value("runs", align_right=True, optional=True),
+        cell("LAST RUN", _schedule_last, optional=True),
+        cell("FAILURES", lambda row, _: str(row["failures"] or ""), align_right=True),
     ),
     RunSummary: (
-        (
-            Column("PLANNED"),
-            Column("STATE"),
-            Column("SCHEDULE", 8),
-            Column("DURATION", align_right=True, optional=True),
-            Column("REASON", 6),
-            _RUN_ID,
-        ),
-        _run,
+        instant("planned_at", "PLANNED"),
+        _RUN_STATE,
+        cell("SCHEDULE", _work_name, 8),
+        cell("DURATION", lambda row, _: duration_of(row), align_right=True, optional=True),
+        cell("REASON", reason_of, 6),
+        value("id", MIN_ID_WIDTH, title="RUN", is_id=True),
     ),
-    Preview: ((Column("TIME"), Column("IN"), Column("SCHEDULE TIME", 12), Column("RESULT", 8)), _preview),
+    Preview: (cell("TIME", _preview_time), _IN, _SCHEDULE_TIME, cell("RESULT", _preview_result, 8)),
+    UpcomingOccurrence: (
+        instant("planned_at", "TIME"),
+        _IN,
+        value("schedule", 14),
+        _SCHEDULE_TIME,
+        cell("RESULT", _upcoming_result, 8),
+    ),
     AuditEntry: (
-        (Column("TIME"), Column("ACTOR", 5), Column("ACTION"), Column("SUBJECT", 12), Column("REASON", 8)),
-        _entry,
+        instant("at", "TIME"),
+        value("actor", 5),
+        value("action"),
+        value("subject", 12),
+        value("reason", 8),
     ),
     EntrySummary: (
-        (
-            Column("PLANNED"),
-            Column("STATE"),
-            Column("PAYLOAD", 12),
-            Column("REASON", 6),
-            _RUN_ID,
-        ),
-        _queue_entry,
+        instant("planned_at", "PLANNED"),
+        _RUN_STATE,
+        cell("PAYLOAD", _payload, 12),
+        cell("REASON", reason_of, 6),
+        value("id", MIN_ID_WIDTH, title="RUN", is_id=True),
     ),
     QueueSummary: (
-        (
-            Column("QUEUE", 10),
-            *(Column(title, align_right=True) for title in ("READY", "HELD", "LEASED", "PARKED")),
-            Column("IN USE"),
-        ),
-        _queue,
+        value("queue", 10),
+        *map(_entries, ("ready", "held", "leased", "parked")),
+        cell("IN USE", lambda row, _: f"{row['in_flight']} of {row['max_running']}"),
     ),
-    LimitSummary: ((Column("LIMIT", 10), Column("ALLOWS", 20), Column("IN USE")), _limit),
+    LimitSummary: (value("limit", 10), value("allows", 20), value("in_flight", title="IN USE")),
     Calendar: (
-        (
-            Column("CALENDAR", 10),
-            Column("ZONE"),
-            Column("CONTENTS", 10),
-            Column("REVISION", align_right=True),
-        ),
-        _calendar,
+        value("name", 10, title="CALENDAR"),
+        value("zone"),
+        cell("CONTENTS", _calendar_contents, 10),
+        value("revision", align_right=True),
     ),
     RevisionSummary: (
-        (
-            Column("REVISION", align_right=True),
-            Column("TIME"),
-            Column("ACTOR", 5),
-            Column("CHANGED", 10),
-            Column("REASON", 8),
-        ),
-        _revision,
+        value("revision", align_right=True),
+        instant("at", "TIME"),
+        value("actor", 5),
+        cell("CHANGED", lambda row, _: ", ".join(row["changed"]), 10),
+        value("reason", 8),
     ),
     LeaseDetail: (
-        (
-            _RUN_ID,
-            Column("FENCE", align_right=True),
-            Column("UNTIL"),
-            Column("LEASE", 8, is_id=True),
-            Column("PAYLOAD", 8),
-        ),
-        _lease,
+        value("run", MIN_ID_WIDTH, is_id=True),
+        value("fence", align_right=True),
+        instant("lease_until", "UNTIL"),
+        value("lease", 8, is_id=True),
+        cell("PAYLOAD", _payload, 8),
     ),
     WaitingRun: (
-        (_RUN_ID, Column("REASON"), Column("BLOCKED BY", 8), Column("UNTIL")),
-        _waiting,
+        value("run_id", MIN_ID_WIDTH, title="RUN", is_id=True),
+        value("reason"),
+        value("blocked_by", 8),
+        instant("until", "UNTIL"),
     ),
     Attempt: (
-        (
-            Column("ATTEMPT"),
-            Column("STATUS"),
-            Column("STARTED"),
-            Column("DURATION", align_right=True),
-            Column("HOLDER", 8, is_id=True),
-            Column("RESULT", 10),
-        ),
-        _attempt,
+        value("number", title="ATTEMPT"),
+        cell("STATUS", _attempt_status),
+        instant("leased_at", "STARTED"),
+        cell("DURATION", lambda row, _: duration_of(row), align_right=True),
+        value("holder", 8, is_id=True),
+        cell("RESULT", _attempt_result, 10),
     ),
     Reminder: (
-        (Column("NAME", 10), Column("TEXT", 12), Column("TRIGGER", 10), Column("NEXT")),
-        _reminder,
+        value("name", 10),
+        value("text", 12),
+        cell("TRIGGER", _reminder_trigger, 10),
+        cell("NEXT", lambda row, screen: _next(row["next_at"], screen) or row["state"]),
     ),
     InstanceSummary: (
-        (
-            Column("INSTANCE", MIN_ID_WIDTH, is_id=True),
-            Column("STATE"),
-            Column("HOST", 6),
-            Column("LAST SEEN"),
-            Column("IN PROGRESS", optional=True),
-            Column("ADMITS", optional=True),
-        ),
-        _instance,
+        value("instance", MIN_ID_WIDTH, is_id=True),
+        value("state"),
+        value("host", 6),
+        instant("seen_at", "LAST SEEN"),
+        cell("IN PROGRESS", lambda row, _: f"{row['under_way']} of {row['capacity']}", optional=True),
+        cell("ADMITS", lambda row, _: "leader" if row["leads"] else row["shard"] or "", optional=True),
     ),
     TrendSeries: (
-        (
-            Column("NUMBER", 10),
-            *(Column(t, align_right=True) for t in ("RESULTS", "LATEST", "MIN", "MAX")),
-        ),
-        _series,
+        value("field", 10, title="NUMBER"),
+        _trend("RESULTS", len),
+        _trend("LATEST", lambda values: values[-1]),
+        _trend("MIN", min),
+        _trend("MAX", max),
     ),
-    Candidate: ((Column("TIME"), Column("SOURCE"), Column("REASON", 10)), _candidate),
+    Candidate: (
+        cell("TIME", lambda row, screen: clock_of(row["at"], screen) or "none"),
+        value("source"),
+        value("why", 10, title="REASON"),
+    ),
+    PendingAnswer: (
+        value("question", 12),
+        cell("STEP", lambda row, _: f"{row['workflow']}.{row['step']}", 8),
+        value("to", optional=True),
+        cell("UNTIL", lambda row, screen: format_value(row["until"], screen), 8),
+        value("run"),
+    ),
 }

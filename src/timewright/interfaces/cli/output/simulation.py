@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from timewright.core.moments import parse_instant
-from timewright.core.run.simulation import SimulatedSchedule, SimulationReport
+from timewright.core.run.simulation import SimulatedLimit, SimulatedSchedule, SimulationReport
 from timewright.interfaces.cli.output.table import Column, Screen, table, wrap
 from timewright.interfaces.cli.output.times import format_duration, full_time
 
@@ -44,21 +44,11 @@ def report_lines(report: SimulationReport, screen: Screen) -> list[str]:
         lines.append(f"… and {len(report.schedules) - MAX_SHOWN} more schedules; -o json has all")
     waited = [one for one in report.limits if one.delayed or one.peak]
     if waited:
-        rows = [
-            (
-                limit_name(one.limit),
-                str(one.capacity or ""),
-                str(one.peak),
-                str(one.delayed),
-                _length(one.max_delay),
-            )
-            for one in waited
-        ]
         titles = [
             Column("limit"),
             *(Column(name, align_right=True) for name in ("capacity", "peak", "delayed", "max delay")),
         ]
-        lines += ["", *table(screen, titles, rows)]
+        lines += ["", *table(screen, titles, [_limit_row(one) for one in waited])]
     if report.rows:
         lines += ["", *_run_lines(report, screen)]
     return lines
@@ -119,16 +109,7 @@ def html_report(report: SimulationReport, *, zone: tzinfo) -> str:
     )
     limits = _html_table(
         ("limit", "capacity", "peak", "delayed", "max delay"),
-        [
-            (
-                limit_name(one.limit),
-                str(one.capacity or ""),
-                str(one.peak),
-                str(one.delayed),
-                _length(one.max_delay),
-            )
-            for one in report.limits
-        ],
+        [_limit_row(one) for one in report.limits],
     )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -173,6 +154,11 @@ def _schedule_row(one: SimulatedSchedule) -> tuple[str, ...]:
     skipped = ", ".join(f"{count} {reason}" for reason, count in one.skipped.items())
     delays = (_length(one.p95_delay), _length(one.max_delay))
     return (one.schedule, str(one.runs), skipped, str(one.delayed or ""), *delays, _length(one.busy))
+
+
+def _limit_row(one: SimulatedLimit) -> tuple[str, ...]:
+    capacity, delay = str(one.capacity or ""), _length(one.max_delay)
+    return limit_name(one.limit), capacity, str(one.peak), str(one.delayed), delay
 
 
 def _run_lines(report: SimulationReport, screen: Screen) -> list[str]:
