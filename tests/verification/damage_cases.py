@@ -357,4 +357,34 @@ DAMAGE: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "its plan has",
         (f"UPDATE schedules SET next_at = next_at + {MINUTE} WHERE name = 'minutely'",),
     ),
+    "an active schedule without a next time": (
+        "I40",
+        "has no next time",
+        ("UPDATE schedules SET next_at = NULL, wake_at = NULL WHERE name = 'minutely'",),
+    ),
+    "a wake-up that is lost": (
+        "I40",
+        "is not woken",
+        ("UPDATE schedules SET wake_at = NULL WHERE name = 'minutely'",),
+    ),
+    "a cancelled run that nobody cancelled": (
+        "I9",
+        "nobody cancelled it",
+        (f"UPDATE runs SET state = 'cancelled' WHERE id = ({RETRIED})",),
+    ),
+    "a missed occurrence that failed": (
+        "I9",
+        "failed because of missed",
+        (f"UPDATE runs SET state = 'failed' WHERE id = ({MISSED})",),
+    ),
+    "a run by hand that is lost": (
+        "I31",
+        "was started by hand and is missing",
+        (
+            (
+                "DELETE FROM runs WHERE id = (SELECT min(after) FROM audit"
+                " WHERE action = 'schedule.run' AND after LIKE 'run_%')"
+            ),
+        ),
+    ),
 }

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from tests.promises.schedule_outcomes import alarms, at
+from tests.oracle.damage import without_row
+from tests.promises.schedule_outcomes import alarms, at, skipped_at_ten_past
+from timewright.core.moments import to_micros
+from timewright.ids import TimedIds
+from timewright.operations import OperationContext
+from timewright.operations.health.verify import read_history
 from timewright.ports import PruneRequest
 from timewright.testing.bench import Bench
 from timewright.testing.targets import fail, succeed
+from timewright.verification.checker import check
 
 
 def test_a_row_for_instants_that_a_skip_displaces_is_kept_as_long_as_they_are() -> None:
@@ -258,6 +265,60 @@ def lease(bench: Bench, length: str) -> str:
     """Lease the next run of queue q; return the id of the lease."""
     (one,) = bench.call("queue lease", queue="q", holder="h", length=length)["leases"]
     return str(one["lease"])
+
+
+@pytest.mark.parametrize("every", ["6m", "7m"])
+def test_a_missing_row_just_before_an_edit_is_found(every: str) -> None:
+    """Without the row of the edit, an instance may have been late, and the new plan taken over."""
+    bench = Bench()
+    bench.call("schedule create", name="j", note="x", every="10m")
+    bench.advance("20m10s")
+    bench.call("schedule update", schedule="j", every=every)
+    bench.advance("30m")
+    history = read_history(OperationContext(store=bench.store, ids=TimedIds(), notify=lambda _facts: None))
+    lost = next(run for run in history.runs if run.planned_at == to_micros(at("12:20:00")))
+    now = to_micros(bench.now)
+
+    assert check(history, now=now).holds
+    found = check(without_row(history, lost), now=now).violations
+    assert "I3" in {violation.invariant for violation in found}
+
+
+def test_two_rows_for_one_instant_are_found_where_runs_queue() -> None:
+    bench = Bench()
+    bench.call("schedule create", name="j", note="x", every="10m", overlap="queue")
+    bench.advance("20m")
+    history = read_history(OperationContext(store=bench.store, ids=TimedIds(), notify=lambda _facts: None))
+    first = history.runs[0]
+    twice = replace(history, runs=(*history.runs, replace(first, id=f"{first.id}x")))
+
+    found = check(twice, now=to_micros(bench.now)).violations
+    assert "I1" in {violation.invariant for violation in found}
+
+
+def test_a_lost_row_of_an_instant_that_was_skipped_by_hand_is_found() -> None:
+    bench = skipped_at_ten_past()
+    history = read_history(OperationContext(store=bench.store, ids=TimedIds(), notify=lambda _facts: None))
+    (skipped,) = history.runs
+
+    found = check(without_row(history, skipped), now=to_micros(bench.now)).violations
+    assert [violation.message for violation in found] == [
+        "j: 2026-03-10T12:10:00Z was skipped by hand, but has no row"
+    ]
+
+
+def test_an_edit_in_a_pause_of_the_group_keeps_what_is_due_until_the_pause_ends() -> None:
+    """The hinted instant is due, so the edit keeps it, and nothing but the end of the pause wakes it."""
+    bench = Bench()
+    bench.call("schedule create", name="j", note="x", every="1h", adaptive=True, group="g")
+    bench.call("hint once", schedule="j", after="5m", ttl="1h")
+    bench.call("group pause", group="g", reason="move")
+    bench.advance("6m")
+    bench.call("schedule update", schedule="j", description="kept")
+    bench.call("group resume", group="g")
+    bench.advance("1m")
+
+    assert [run.planned_at for run in bench.runs("j")] == [at("12:05:00")]
 
 
 def test_a_hint_in_a_pause_leaves_what_a_streak_decided_before_it_recorded() -> None:

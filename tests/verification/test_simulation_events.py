@@ -31,7 +31,15 @@ BODY: dict[str, Any] = {
     "lease": {"length": "PT300S"},
 }
 SCHEDULE = ScheduleRow(
-    id="sch", namespace="default", name="job", revision=1, state="active", cursor=NOON + 60 * MINUTE
+    id="sch",
+    namespace="default",
+    name="job",
+    revision=1,
+    state="active",
+    cursor=NOON + 60 * MINUTE,
+    next_at=NOON + 70 * MINUTE,
+    wake_at=NOON + 70 * MINUTE,
+    source="baseline-interval",
 )
 
 

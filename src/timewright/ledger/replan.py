@@ -190,6 +190,7 @@ def _revise(
         [schedule_audit_entry(after, "update", by=by, now=now, before=_digest(last), after=_digest(after))]
     )
     was_failing, is_failing = is_in_streak(last, record.progress), is_in_streak(after, progress)
+    tx.add_adjustments([by.adjustment(record, AdjustmentKind.EDIT, now=now)])
     if was_failing is not is_failing:
         kind = AdjustmentKind.FAILING if is_failing else AdjustmentKind.RECOVERED
         tx.add_adjustments([by.adjustment(record, kind, now=now, cursor=progress.cursor)])

@@ -16,7 +16,9 @@ from timewright.verification.invariants import (
     limits,
     liveness,
     policies,
+    progress,
     retention,
+    run_states,
     workflows,
 )
 from timewright.verification.rows import History
@@ -33,6 +35,8 @@ _REGISTERED = (
     limits,
     liveness,
     policies,
+    progress,
     retention,
+    run_states,
     workflows,
 )

@@ -31,6 +31,9 @@ from timewright.verification.rows import (
 TERMINAL_STATES = frozenset({"succeeded", "failed", "skipped", "cancelled"})
 Lease = tuple[int, int, int | None, AttemptRow | None]
 
+# What begins a pause, and what ends it.
+_PAUSE_KINDS = (("pause",), ("resume",))
+_HINT_PAUSE_KINDS = (("hint_pause",), ("resume", "clear_hints"))
 STATE_CHANGING_ACTIONS = frozenset({"schedule.pause", "schedule.resume", "schedule.archive"})
 
 
@@ -170,8 +173,8 @@ class HistoryView:
         """Pauses by schedule, by a person or a hint, each with its end; another pause continues the first."""
         return {
             schedule_id: [
-                *_periods(rows, ("pause",), ("resume",)),
-                *_periods(rows, ("hint_pause",), ("resume", "clear_hints")),
+                *_periods(rows, *_PAUSE_KINDS),
+                *_periods(rows, *_HINT_PAUSE_KINDS),
             ]
             for schedule_id, rows in self.adjustments.items()
         }
@@ -201,17 +204,30 @@ class HistoryView:
                 index[schedule_id].append((schedule.replaced_after + 1, schedule.cursor + 1))
         return index
 
-    def may_be_suspended(self, schedule_id: str, at: int) -> bool:
-        """Whether a schedule may have been paused or parked at an instant.
+    def is_set_aside(self, schedule: ScheduleRow) -> bool:
+        """Whether a schedule is not woken before the end of a pause of more than itself."""
+        ends = (NEVER if one.until is None else one.until for one in self.history.pauses if not one.ended_at)
+        far = self.now + MAX_AHEAD_US
+        return schedule.wake_at is not None and schedule.wake_at > far and max(ends, default=0) > self.now
+
+    def may_be_suspended(self, schedule_id: str, at: int, edit: AdjustmentRow | None) -> bool:
+        """Whether a schedule may have been paused or parked at an instant, or just before an edit then.
 
         Parking leaves no audit entry, but the next entry records the state before it.
         """
         steps = [line for line in self.audit.get(schedule_id, ()) if line.action in STATE_CHANGING_ACTIONS]
-        after = [line.before for line in steps if line.at > at]
+        following = [line for line in steps if line.at > at]
         row = self.schedules.get(schedule_id)
-        then = after[0] if after else row.state if row is not None else ""
-        is_paused = any(row.at <= at <= ended for row, ended in self.pauses.get(schedule_id, ()))
-        return is_paused or then in ("paused", "parked")
+        then = following[0].before if following else row.state if row is not None else ""
+        pauses = [(row, ended) for row, ended in self.pauses.get(schedule_id, ()) if row.at <= at <= ended]
+        if edit is None:
+            return bool(pauses) or then in ("paused", "parked")
+        # What is parked admits nothing until it is resumed.
+        until = following[0].at if following else NEVER
+        runs = self.occurrences.get(schedule_id, ())
+        is_parked = then == "parked" and not any(edit.at < run.created_at < until for run in runs)
+        rows = [row for row in self.adjustments.get(schedule_id, ()) if row.seq < edit.seq]
+        return is_parked or any(_is_open(rows, *kinds, at=at) for kinds in (_PAUSE_KINDS, _HINT_PAUSE_KINDS))
 
     def calendars_at(self, namespace: str, rule: JsonObject, at: int) -> dict[str, JsonObject] | None:
         """The calendars of a rule as they were at an instant, or None if one is unknown."""
@@ -347,6 +363,14 @@ def _periods(
             current = row if row.kind in begins else None
     if current is not None:
         yield current, current.until or NEVER
+
+
+def _is_open(
+    rows: Sequence[AdjustmentRow], begins: tuple[str, ...], ends: tuple[str, ...], *, at: int
+) -> bool:
+    """Whether the last period has neither been ended by a row nor ended by itself before an instant."""
+    found = [row for row in rows if row.kind in begins or row.kind in ends]
+    return bool(found) and found[-1].kind in begins and (found[-1].until or NEVER) >= at
 
 
 def parse_json_object(text: str) -> JsonObject | None:

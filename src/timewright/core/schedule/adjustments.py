@@ -9,7 +9,10 @@ from msgspec import Struct
 
 
 class AdjustmentKind(StrEnum):
-    """What was adjusted: by a hint, by a person, or by failures in a row under a cadence."""
+    """What was adjusted: by a hint, by a person, or by failures in a row under a cadence.
+
+    An edit says up to where the revision before it had decided.
+    """
 
     INTERVAL = "interval"
     ONE_SHOT = "one_shot"
@@ -19,6 +22,7 @@ class AdjustmentKind(StrEnum):
     RESUME = "resume"
     SKIP = "skip"
     MOVE = "move"
+    EDIT = "edit"
     FAILING = "failing"
     RECOVERED = "recovered"
 

@@ -422,7 +422,7 @@ CREATE TABLE audit_seals (
 
 CREATE UNIQUE INDEX audit_seals_seq ON audit_seals (seq);
 
--- Hints, pauses, skips, moves and streaks of failures of schedules. Append-only: the end of one is another row.
+-- Hints, pauses, skips, moves, edits and streaks of failures of schedules. Append-only: the end of one is another row.
 CREATE TABLE adjustments (
     schedule_id TEXT NOT NULL,
     seq INTEGER NOT NULL,

@@ -25,7 +25,9 @@ UPDATE schedules SET name = v.name, group_name = v.group_name, revision = v.revi
     reason = v.reason, cursor_at = v.cursor_at, next_at = v.next_at, wake_at = v.wake_at, source = v.source,
     trail = v.trail, failures = v.failures, runs = v.runs, missed = v.missed, paused_at = v.paused_at,
     paused_until = v.paused_until, last_started_at = v.last_started_at, last_finished_at = v.last_finished_at,
-    failing_since = v.failing_since, replaced_after = v.replaced_after, hints = v.hints, watched = v.watched, waits_for = ''
+    failing_since = v.failing_since, replaced_after = v.replaced_after, hints = v.hints, watched = v.watched,
+    -- What is set aside and keeps its time to wake still waits.
+    waits_for = CASE WHEN v.wake_at = schedules.wake_at THEN schedules.waits_for ELSE '' END
 {from}
 WHERE schedules.id = v.id AND schedules.revision = v.replaces
 {changed:schedules}

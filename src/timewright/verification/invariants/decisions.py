@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from timewright.verification.checker import Coverage, Violations, invariant
+from timewright.verification.oracle.asked_instants import undecided_requests
 from timewright.verification.oracle.calendars import is_open
-from timewright.verification.oracle.decision_times import DecisionTimes
+from timewright.verification.oracle.decision_times import decision_times
 from timewright.verification.oracle.instant_sets import MAX_INSTANTS, MAX_LOOKAHEAD_US
-from timewright.verification.oracle.revision_spans import last_instant, missing_instants, revision_spans
+from timewright.verification.oracle.revision_spans import (
+    history_starts_at,
+    last_instant,
+    missing_instants,
+    revision_spans,
+)
 from timewright.verification.oracle.schedule_policy import SchedulePolicy
 from timewright.verification.oracle.times import format_instant, hash_fraction
 from timewright.verification.rows import RunRow, ScheduleRow, SimulationEvent
@@ -17,6 +24,8 @@ from timewright.verification.view import MAX_AHEAD_US, HistoryView
 TRIGGER_SOURCES = frozenset({"baseline-cron", "baseline-interval", "baseline-once", "baseline-after"})
 OCCURRENCE_SOURCES = TRIGGER_SOURCES | {"ai-interval", "ai-oneshot", "clamped-min", "clamped-max", "paused"}
 MANUAL_SOURCES = frozenset({"manual", "backfill", "retry"})
+# What an edit must change so that instants before one that was skipped ahead are planned again.
+PLAN_FIELDS = ("trigger", "start_at", "end_at", "calendar")
 RUN_STATES = frozenset({"ready", "held", "leased", "succeeded", "failed", "parked", "skipped", "cancelled"})
 
 
@@ -37,7 +46,7 @@ def one_row_for_one_instant(view: HistoryView, coverage: Coverage) -> Violations
 def every_row_was_planned(view: HistoryView, coverage: Coverage) -> Violations:
     """The instant of every occurrence is planned by the revision it was decided under."""
     for schedule_id, rows in view.occurrences.items():
-        times = _decision_times(view, schedule_id)
+        times = decision_times(view, schedule_id)
         for run in rows:
             policy = view.policy(run)
             if policy is None:
@@ -63,7 +72,14 @@ def every_instant_is_decided(view: HistoryView, coverage: Coverage) -> Violation
             coverage.count += covered + len(missing)
             for instant in missing:
                 yield f"{schedule.name}: nothing is recorded for {format_instant(instant)}", (schedule,)
-        times = _decision_times(view, schedule.id)
+        for instant in _lost_skips(view, schedule, rows):
+            yield (
+                f"{schedule.name}: {format_instant(instant)} was skipped by hand, but has no row",
+                (schedule,),
+            )
+        for instant in undecided_requests(view, schedule):
+            yield f"{schedule.name}: nothing is recorded for {format_instant(instant)}, as asked", (schedule,)
+        times = decision_times(view, schedule.id)
         for before, after in times.long_gaps() if times is not None else ():
             gap = f"between {format_instant(before)} and {format_instant(after)}"
             yield f"{schedule.name}: nothing is recorded {gap}, though something was due", (schedule,)
@@ -136,7 +152,7 @@ def the_cursor_marks_the_last_decision(view: HistoryView, coverage: Coverage) ->
             if last_instant(row) > schedule.cursor and not _was_skipped_ahead(view, row):
                 at = format_instant(last_instant(row))
                 yield f"{schedule.name}: {at} is decided, but its cursor is before it", (schedule, row)
-        times = _decision_times(view, schedule.id)
+        times = decision_times(view, schedule.id)
         for cursor in times.stray_cursors() if times is not None else ():
             at = format_instant(cursor)
             yield f"{schedule.name}: its cursor was at {at}, but nothing was decided there", (schedule,)
@@ -194,38 +210,26 @@ def nothing_is_dated_after_the_clock(view: HistoryView, coverage: Coverage) -> V
             yield f"{schedule.name}: it is decided up to {at}, which the clock has not reached", (schedule,)
 
 
-@invariant("I40", "previews match decisions", unit="previews")
-def previews_match_decisions(view: HistoryView, coverage: Coverage) -> Violations:
-    """The next instant shown is the next planned one, and previewed instants are those that are decided."""
-    for schedule in view.history.schedules:
-        policy = view.policies.get((schedule.id, schedule.revision))
-        if policy is None or policy.is_governed or policy.rolls_by_calendar or not _is_planned(schedule):
-            continue
-        coverage.count += 1
-        expected = _next_planned(view, schedule, policy)
-        if expected is not None and schedule.next_at != expected:
-            message = f"{schedule.name} shows {format_instant(schedule.next_at)} as its next time"
-            yield f"{message}, but its plan has {format_instant(expected)}", (schedule,)
-    for event in view.events.get("previewed", ()):
-        coverage.count += 1
-        rows = [row for row in view.occurrences.get(event.subject, ()) if row.revision == event.fence]
-        decided = sorted(row.planned_at for row in rows if row.planned_at > event.at)
-        gaps = any(row.last_of is not None and last_instant(row) > event.at for row in rows)
-        both = list(zip(event.values, decided, strict=False))
-        if not gaps and any(shown != at for shown, at in both):
-            yield f"{event.subject}: the previewed instants differ from the decided ones", (event,)
-
-
-def _decision_times(view: HistoryView, schedule_id: str) -> DecisionTimes | None:
-    """What a schedule was decided from; None if its trigger has no instants of its own."""
-    schedule = view.schedules.get(schedule_id)
-    times = DecisionTimes(view, schedule) if schedule is not None else None
-    return times if times is not None and times.is_complete else None
+def _lost_skips(view: HistoryView, schedule: ScheduleRow, rows: list[RunRow]) -> Iterator[int]:
+    """Instants that a person skipped or moved and that have no row, unless it may be pruned."""
+    floor = history_starts_at(view, schedule)
+    if any(pause.origin == "clock" for pause in view.history.pauses):
+        return  # What was skipped at a time that the clock has taken back is deleted.
+    decided = {row.planned_at for row in rows}
+    for row in view.adjustments.get(schedule.id, ()):
+        if row.kind in ("skip", "move") and row.at > floor and row.planned_at is not None:
+            is_folded = any(one.planned_at <= row.planned_at <= last_instant(one) for one in rows)
+            if row.planned_at not in decided and not is_folded:
+                yield row.planned_at
 
 
 def _was_skipped_ahead(view: HistoryView, row: RunRow) -> bool:
     """Whether an instant was skipped by hand before it came, and the schedule was edited after that."""
-    edits = [revision.at for revision in view.revisions.get(row.schedule_id, ())]
+    edits = [
+        after.at
+        for before, after in pairwise(view.revisions.get(row.schedule_id, ()))
+        if any(before.body.get(name) != after.body.get(name) for name in PLAN_FIELDS)
+    ]
     by_hand = row.state == "skipped" and row.planned_at in view.skipped_by_hand.get(row.schedule_id, set())
     # A skip by hand also records what the clamp moved to the skipped instant.
     by_hand = by_hand or (row.reason == "clamped" and row.created_at < row.planned_at)
@@ -345,16 +349,3 @@ def _run_error(view: HistoryView, run: RunRow) -> str:
     if run.state != "skipped" and run.dropped:
         return f"run {run.id} counts {run.dropped} instants, but is not skipped"
     return ""
-
-
-def _next_planned(view: HistoryView, schedule: ScheduleRow, policy: SchedulePolicy) -> int | None:
-    """The first instant after the cursor, by the oracle, within the lookahead."""
-    plan = view.planned_instants(policy)
-    if plan is None:
-        return None
-    return plan.first_after(schedule.cursor, until=schedule.cursor + MAX_LOOKAHEAD_US)
-
-
-def _is_planned(schedule: ScheduleRow) -> bool:
-    by_trigger = schedule.source.startswith("baseline") and not schedule.hints
-    return schedule.state == "active" and schedule.next_at is not None and by_trigger

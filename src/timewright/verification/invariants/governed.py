@@ -40,6 +40,8 @@ def check_hint_ends(view: HistoryView, schedule: ScheduleRow) -> Violations:
     policy = view.policies.get((schedule.id, schedule.revision))
     if policy is None or not policy.adaptive or schedule.state != "active" or schedule.source == "paused":
         return
+    if view.is_set_aside(schedule):
+        return
     for kind in ("interval", "one_shot"):
         expiry = _expiry(schedule.hints.get(kind))
         # While a backlog is caught up, an expired hint is kept and the schedule wakes again soon.

@@ -6,41 +6,23 @@ import math
 from itertools import pairwise
 
 from timewright.verification.checker import Coverage, Violations, invariant
+from timewright.verification.invariants.run_states import (
+    CHARGED_OUTCOMES,
+    LIVE_STATES,
+    TERMINAL_OUTCOMES,
+    is_incomplete,
+)
 from timewright.verification.oracle.schedule_policy import MAX_REFUNDS, RetryBudget
 from timewright.verification.oracle.times import MINUTE, format_instant
 from timewright.verification.rows import AttemptRow, RunRow
-from timewright.verification.view import NEVER, TERMINAL_STATES, HistoryView
+from timewright.verification.view import NEVER, HistoryView
 
-TERMINAL_OUTCOMES = frozenset({"succeeded", "cancelled"})
-LIVE_STATES = ("ready", "held", "leased")
-CHARGED_OUTCOMES = frozenset({"failed", "timed_out"})
-ENDED_OUTCOMES = CHARGED_OUTCOMES | {"lost", "released"}
-OUTCOMES = ENDED_OUTCOMES | TERMINAL_OUTCOMES | {"deferred"}
-OUTCOMES_BEFORE_STATE = {
-    "succeeded": frozenset({"succeeded"}),
-    "failed": ENDED_OUTCOMES,
-    "parked": ENDED_OUTCOMES,
-    "cancelled": OUTCOMES - {"succeeded"},
-    "ready": ENDED_OUTCOMES | {"deferred"},
-    "held": ENDED_OUTCOMES | {"deferred", "cancelled"},
-    "skipped": ENDED_OUTCOMES | {"deferred"},
-}
 # The error of a lease that ended by expiry. Other losses are reported by the holder, or prove that it died.
 EXPIRED = ("", "lease expired without a result")
 HOLDER_DIED = "the process of its holder has ended"
 
 # Holders of a workflow's run: its steps or an external executor hold it until the workflow's time limit.
 _WORKFLOW_HOLDERS = frozenset({"workflow", "executor"})
-
-
-@invariant("I9", "states follow outcomes", unit="runs")
-def run_states_follow_their_last_lease(view: HistoryView, coverage: Coverage) -> Violations:
-    """The state of a run follows from the outcome of its last lease."""
-    for run in view.history.runs:
-        coverage.count += 1
-        error = _state_error(view, run)
-        if error:
-            yield f"run {run.id} {error}", (run, *view.attempts.get(run.id, ())[-1:])
 
 
 @invariant("I10", "fences rise", unit="leases")
@@ -55,7 +37,7 @@ def the_fence_rises(view: HistoryView, coverage: Coverage) -> Violations:
             yield f"run {run.id}: a fence or a lease id was granted twice", (run, *view.attempts[run.id])
         elif fences and fences[-1] > run.fence:
             yield f"run {run.id}: its fence fell from {fences[-1]} to {run.fence}", (run,)
-        elif fences != list(range(1, run.fence + 1)) and not _is_incomplete(run):
+        elif fences != list(range(1, run.fence + 1)) and not is_incomplete(run):
             yield f"run {run.id}: {run.fence} leases were granted, but {len(fences)} are recorded", (run,)
 
 
@@ -160,7 +142,7 @@ def attempts_stay_within_the_retry_budget(view: HistoryView, coverage: Coverage)
     """A run has one lease per attempt, loss, deferral and refund; failure and timeout are attempts."""
     for run in view.history.runs:
         budget, attempts = view.retry_budget(run), _attempts_since_reset(view, run)
-        if budget is None or not attempts or _is_incomplete(run):
+        if budget is None or not attempts or is_incomplete(run):
             continue
         coverage.count += 1
         error = _charge_error(run, attempts, budget)
@@ -173,7 +155,7 @@ def exhausted_runs_fail_or_park(view: HistoryView, coverage: Coverage) -> Violat
     """A run whose attempts are used up has failed or is parked; one that was lost too often is parked."""
     for run in view.history.runs:
         budget, attempts = view.retry_budget(run), _attempts_since_reset(view, run)
-        if budget is None or not attempts or _is_incomplete(run):
+        if budget is None or not attempts or is_incomplete(run):
             continue
         coverage.count += 1
         error = _exhaustion_error(run, attempts[-1], budget)
@@ -186,7 +168,7 @@ def backoff_is_kept(view: HistoryView, coverage: Coverage) -> Violations:
     """The next attempt begins at the earliest one backoff after the last one ended."""
     for run in view.history.runs:
         budget, attempts = view.retry_budget(run), _attempts_since_reset(view, run)
-        if budget is None or _is_incomplete(run):
+        if budget is None or is_incomplete(run):
             continue
         begins = [a.leased_at for a in attempts[1:]] + _live_start(run, attempts)
         charged = 0
@@ -250,11 +232,6 @@ def a_process_runs_one_copy_of_a_run(view: HistoryView, coverage: Coverage) -> V
             running[key] = event.fence
 
 
-def _is_incomplete(run: RunRow) -> bool:
-    """Whether a run was imported or unreadable, so that its whole history is not known."""
-    return run.dedupe_scope.startswith("import:") or run.reason == "unreadable"
-
-
 def _live_start(run: RunRow, attempts: list[AttemptRow]) -> list[int]:
     live = run.state == "leased" and run.leased_at is not None and len(attempts) > 0
     return [run.leased_at] if live and run.leased_at is not None else []
@@ -281,34 +258,6 @@ def _was_final(view: HistoryView, run: RunRow, attempt: AttemptRow) -> bool:
     if attempt.outcome in TERMINAL_OUTCOMES:
         return True
     return budget is not None and budget.at_most_once
-
-
-def _state_error(view: HistoryView, run: RunRow) -> str:
-    """What contradicts the state of a run in its lease, its end or its attempts; "" if nothing does."""
-    attempts = view.attempts.get(run.id, [])
-    leased = run.leased_at is not None and run.lease_until is not None and bool(run.holder)
-    if run.state == "leased" and (not leased or run.fence < 1):
-        return "is leased without a holder or an end"
-    if run.state != "leased" and (run.lease_id or run.lease_until is not None):
-        return f"is {run.state}, but still has a lease"
-    if (run.state in TERMINAL_STATES) != (run.finished_at is not None) and run.state != "parked":
-        return f"is {run.state}, but its end is {'not ' if run.state in TERMINAL_STATES else ''}recorded"
-    strange = next((a.outcome for a in attempts if a.outcome not in OUTCOMES), "")
-    if strange:
-        return f"has a lease with an unknown outcome: {strange}"
-    if run.state not in OUTCOMES_BEFORE_STATE or _is_incomplete(run):
-        return ""
-    if run.state == "succeeded" and not attempts:
-        return "succeeded, but was never leased"
-    if not attempts or view.resets(run):
-        return ""
-    if run.state == "skipped" and run.reason == "quiet":
-        return ""  # I56 checks the rows of quiet answers
-    return (
-        ""
-        if attempts[-1].outcome in OUTCOMES_BEFORE_STATE[run.state]
-        else f"is {run.state} after {attempts[-1].outcome}"
-    )
 
 
 def _accepted_late(view: HistoryView, coverage: Coverage) -> Violations:

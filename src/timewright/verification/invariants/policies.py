@@ -12,6 +12,7 @@ from timewright.verification.invariants.governed import (
     check_hint_ends,
     check_superseded,
 )
+from timewright.verification.invariants.progress import state_error
 from timewright.verification.oracle.revision_spans import last_instant
 from timewright.verification.oracle.schedule_policy import SchedulePolicy
 from timewright.verification.oracle.times import DAY, MINUTE, SECOND, format_instant, parse_instant
@@ -85,13 +86,14 @@ def nothing_runs_during_a_pause(view: HistoryView, coverage: Coverage) -> Violat
                 if inside and run.state != "skipped":
                     shown = f"{format_instant(pause.at)} to {format_instant(min(ended, view.now))}"
                     yield f"{format_instant(run.planned_at)} ran, but lies in a pause from {shown}", (run,)
-    for schedule_id in view.schedules:
-        for line in view.audit.get(schedule_id, ()):
+    for schedule in view.history.schedules:
+        for line in view.audit.get(schedule.id, ()):
             if line.action == "schedule.pause" and line.after not in ("", "paused"):
-                yield (
-                    f"{schedule_id} was paused at {format_instant(line.at)}, but stayed {line.after}",
-                    (line,),
-                )
+                at = format_instant(line.at)
+                yield f"{schedule.id} was paused at {at}, but stayed {line.after}", (line,)
+        error = state_error(view, schedule, view.policies.get((schedule.id, schedule.revision)))
+        if error:
+            yield f"{schedule.name} {error}", (schedule,)
 
 
 @invariant("I54", "nothing is leased under a pause", unit="pauses")
@@ -206,7 +208,8 @@ def _in_flight_period(view: HistoryView, run: RunRow) -> tuple[int, int, RunRow]
 
 def _check_queue_order(view: HistoryView, name: str, exclusive: list[RunRow]) -> Violations:
     queued = [run for run in exclusive if not run.dedupe_scope and _overlap(view, run) == "queue"]
-    first = sorted((at, run.planned_at, run) for run in queued if (at := view.first_lease(run)) is not None)
+    leased = [(at, run.planned_at, run) for run in queued if (at := view.first_lease(run)) is not None]
+    first = sorted(leased, key=lambda one: one[:2])
     for (before_at, _, before), (at, _, run) in pairwise(first):
         if run.planned_at < before.planned_at and before_at < at - view.skew and run.created_at < before_at:
             yield (

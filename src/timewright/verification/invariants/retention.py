@@ -30,6 +30,9 @@ def pruning_deletes_only_old_finished_runs(view: HistoryView, coverage: Coverage
     for schedule in view.history.schedules:
         if schedule.last_run and _is_missing(view, schedule.last_run, pruned, floor):
             yield f"{schedule.name}: its last run {schedule.last_run} is missing", (schedule,)
+    for line in view.history.audit:
+        if line.action == "schedule.run" and _is_missing(view, line.after, pruned, floor):
+            yield f"run {line.after} was started by hand and is missing", (line,)
     for event in view.events.get("pruned", ()):
         coverage.count += 1
         owner = view.schedules.get(event.schedule_id)

@@ -16,7 +16,7 @@ from timewright.verification.oracle.instant_sets import MAX_LOOKAHEAD_US
 from timewright.verification.oracle.revision_spans import history_starts_at, last_instant
 from timewright.verification.oracle.schedule_policy import SchedulePolicy
 from timewright.verification.oracle.times import parse_duration
-from timewright.verification.rows import RunRow, ScheduleRow
+from timewright.verification.rows import AdjustmentRow, RunRow, ScheduleRow
 from timewright.verification.view import NEVER, HistoryView
 
 # More than any cadence counts.
@@ -24,6 +24,11 @@ MAX_FAILURES = 1_000
 
 # Requests that decide nothing: a run by hand never moves the next time.
 _BY_HAND = ("schedule.run", "schedule.backfill")
+# Adjustments that decide nothing up to the time of the request.
+_UNDECIDING = ("one_shot", "interval", "skip", "move")
+_STREAKS = ("failing", "recovered")
+# Adjustments from which no interval counts.
+_ONLY_ASKED = ("one_shot", "pause", "hint_pause", "skip", "move")
 
 
 class DecisionTimes:
@@ -62,7 +67,7 @@ class DecisionTimes:
             line.at for line in self._view.audit.get(self._schedule.id, ()) if line.action not in _BY_HAND
         ]
         times += [at for at, _ in self._policies]
-        times += [row.at for row in self._adjustments]
+        times += [row.at for row in self._adjustments if row.kind not in _STREAKS]
         return sorted([*times, *(end for _, end, _ in self._hints), *(end for _, end in self._pauses)])
 
     @cached_property
@@ -77,13 +82,26 @@ class DecisionTimes:
 
     @cached_property
     def _known(self) -> set[int]:
-        """Every instant from which another may count."""
-        known = {*self._run_times, *self._changes}
-        known.update(at for row in self._rows for at in (row.planned_at, row.started_at, row.last_of) if at)
-        known.update(one.leased_at for row in self._rows for one in self._view.attempts.get(row.id, ()))
-        known.update(row.until for row in self._adjustments if row.until is not None)
-        return known.union(
-            at for _, policy in self._policies for at in (policy.created_at, policy.start_at) if at
+        """Every instant at which something is recorded, from which another may count."""
+        return self._bases.union(self._changes)
+
+    @cached_property
+    def _bases(self) -> set[int]:
+        """Every instant from which an interval may count: not when a hint, a pause or a skip was made."""
+        # Work counts from its start, also if it was late.
+        skipped = (row for row in self._rows if row.state == "skipped" or row.created_at <= row.planned_at)
+        return self._times.union(row.planned_at for row in skipped)
+
+    @cached_property
+    def _times(self) -> set[int]:
+        """When anything happened that may decide a schedule: the instants that were planned are left out."""
+        times = {*self._run_times, *(end for _, end, _ in self._hints), *(end for _, end in self._pauses)}
+        times.update(at for row in self._rows for at in (row.started_at, row.last_of) if at)
+        times.update(one.leased_at for row in self._rows for one in self._view.attempts.get(row.id, ()))
+        times.update(row.until for row in self._adjustments if row.until is not None)
+        times.update(row.at for row in self._adjustments if row.kind not in _ONLY_ASKED)
+        return times.union(
+            at for made, policy in self._policies for at in (made, policy.created_at, policy.start_at) if at
         )
 
     @cached_property
@@ -125,7 +143,8 @@ class DecisionTimes:
             until = min(row.planned_at, row.created_at)
             is_bound = row.reason != "by_hand" and row.source != "ai-oneshot"
             is_checked = before > self._floor and is_bound
-            if is_checked and row.planned_at > self._latest_after(before, until=until, by=row.created_at):
+            latest = self._latest_after(before, until=until, by=row.created_at, run=row)
+            if is_checked and row.planned_at > latest:
                 yield before, row.planned_at
             before = max(before, last_instant(row))
         schedule, now = self._schedule, self._view.now
@@ -144,30 +163,59 @@ class DecisionTimes:
         if self._floor or any(policy.clamp_min or policy.clamp_max for _, policy in self._policies):
             return
         schedule = self._schedule
-        known = self._known | ({schedule.next_at} if schedule.next_at is not None else set())
         # A pause moves the cursor up to an instant that is decided only at its end, or never after a resume.
-        known |= {row.cursor for row in self._adjustments if row.kind == "resume" or self._is_paused(row.at)}
-        # A failure disables the schedule at its end, also one by hand; a reset run keeps its attempts.
-        known |= {one.ended_at for run in self._runs for one in self._view.attempts.get(run.id, ())}
-        is_paused = "paused" in (schedule.state, schedule.source)
+        known = self._decided_to | {
+            row.cursor for row in self._adjustments if row.kind == "resume" or self._is_paused(row.at)
+        }
         # The last run that max_runs allows ends a backlog, whose other instants are passed over.
         allowed = [policy.max_runs for _, policy in self._policies if policy.max_runs]
         is_used_up = any(schedule.runs >= most for most in allowed)
-        last = max(map(last_instant, self._rows), default=0) if is_paused or is_used_up else NEVER
-        plans = [self._view.planned_instants(one) for _, one in self._policies if not one.aligned_to_now]
+        last = max(map(last_instant, self._rows), default=0) if is_used_up else NEVER
         kept = self._kept_by_cadence()
-        from_now = [one for _, one in self._policies if one.aligned_to_now and one.trigger["kind"] == "every"]
-        undecided = self._undecided_pause_ends() if len(from_now) == len(self._policies) else set()
-        for cursor in sorted({schedule.cursor, *(row.cursor for row in self._adjustments)}):
-            is_carried = cursor > last or any(plan is not None and plan.has(cursor + 1) for plan in plans)
-            is_carried = is_carried or cursor in kept
-            # An edit may replace what was due and not yet decided, because no instance could run it, or keep
-            # what a hint decided, which a limit carries over.
-            is_carried = is_carried or any(self._is_interval_after(cursor + 1, one) for one in from_now)
-            is_carried = is_carried or self._is_hinted(cursor + 1)
-            is_known = cursor not in undecided and known.intersection((cursor - 1, cursor, cursor + 1))
+        is_from_now = all(one.aligned_to_now for _, one in self._policies)
+        undecided = self._undecided_pause_ends() if is_from_now else set()
+        cursors = {(row.cursor, row.at) for row in self._adjustments} | {(schedule.cursor, self._view.now)}
+        for cursor, at in sorted(cursors):
+            is_carried = cursor > last or cursor in kept or self._may_be_planned(cursor + 1)
+            around = known if cursor <= at + self._view.skew else self._decided_ahead
+            is_known = cursor not in undecided and around.intersection((cursor - 1, cursor, cursor + 1))
             if not is_carried and not is_known:
                 yield cursor
+
+    @cached_property
+    def _decided_to(self) -> set[int]:
+        """Every instant up to which a schedule may be decided because of what is recorded there."""
+        marks = {
+            at for made, policy in self._policies for at in (made, policy.created_at, policy.start_at) if at
+        }
+        marks.update(at for row in self._rows for at in (row.planned_at, row.last_of) if at)
+        # Before a hint replaces the trigger in a pause, what came due until then is decided.
+        marks.update(
+            row.at
+            for row in self._adjustments
+            if row.kind not in _UNDECIDING or (row.kind == "interval" and self._is_paused(row.at))
+        )
+        marks.update(end for _, end in self._pauses)
+        marks.update(end for _, end, _ in self._hints)
+        # A failure disables the schedule at its end, also one by hand; a reset run keeps its attempts.
+        ended = (one for run in self._runs for one in self._view.attempts.get(run.id, ()))
+        marks.update(one.ended_at for one in ended if one.outcome != "succeeded")
+        return marks
+
+    @cached_property
+    def _decided_ahead(self) -> set[int]:
+        """Instants at which a cursor may lie that is ahead of the clock."""
+        ahead = {*self._decided_at, *self._view.skipped_by_hand.get(self._schedule.id, ())}
+        ahead.update(row.last_of for row in self._rows if row.last_of)
+        return ahead.union(policy.start_at for _, policy in self._policies if policy.start_at)
+
+    def _may_be_planned(self, at: int) -> bool:
+        """Whether an instant could be the next one: decided later, or replaced by an edit or a pause."""
+        sources = ("baseline", "ai-interval", "ai-oneshot")
+        is_next = at == self._schedule.next_at
+        return is_next or any(
+            self._explains(at, one, policy) for _, policy in self._policies for one in sources
+        )
 
     def _undecided_pause_ends(self) -> set[int]:
         """The ends of the schedule's own pauses at which nothing else is recorded.
@@ -195,16 +243,38 @@ class DecisionTimes:
 
     def explains(self, run: RunRow, policy: SchedulePolicy) -> bool:
         """Whether an instant lies an interval, a hint or no time at all after something that is recorded."""
-        at = run.planned_at
-        if self._floor or self._was_reset or at == policy.start_at:
+        return bool(self._floor) or self._was_reset or self._explains(run.planned_at, run.source, policy)
+
+    def explains_next(self, policy: SchedulePolicy) -> bool:
+        """Whether the next time follows from what is recorded, as the instant of every occurrence does."""
+        at = self._schedule.next_at
+        if at is None or self._floor or self._was_reset:
             return True
-        if run.source == "paused":
-            return at in self._known
-        if run.source == "ai-interval":
+        return self._explains(at, self._schedule.source, policy)
+
+    def _explains(self, at: int, source: str, policy: SchedulePolicy) -> bool:
+        if at == policy.start_at:
+            return True
+        if source in ("paused", "ai-oneshot"):
+            # A hint for an instant that has passed asks for the present one.
+            happened = self._times.union(self._changes)
+            return at in happened or any(row.planned_at == at for row in self._one_shots)
+        if source == "ai-interval":
             return self._is_hinted(at)
-        if run.source != "baseline-interval" or not policy.aligned_to_now:
+        return not source.startswith("baseline") or self._is_by_trigger(at, policy)
+
+    def _is_by_trigger(self, at: int, policy: SchedulePolicy) -> bool:
+        """Whether the trigger has an instant, or puts it there because of runs and their failures."""
+        plan = None if policy.aligned_to_now else self._view.planned_instants(policy)
+        if plan is not None and plan.has(at):
             return True
-        return self._is_interval_after(at, policy) or self._is_step_after_end(at, policy)
+        if self._is_step_after_end(at, policy):
+            return True
+        return policy.trigger["kind"] == "every" and self._is_interval_after(at, policy)
+
+    @cached_property
+    def _one_shots(self) -> list[AdjustmentRow]:
+        return [row for row in self._adjustments if row.kind == "one_shot"]
 
     def _is_hinted(self, at: int) -> bool:
         """Whether an instant lies one hinted interval after something that is recorded.
@@ -223,30 +293,37 @@ class DecisionTimes:
         return ends | {row.finished_at for row in self._runs if row.finished_at is not None}
 
     def _is_step_after_end(self, at: int, policy: SchedulePolicy) -> bool:
-        """Whether an instant lies one step of the policy's cadence after the end of a run."""
-        return any(at - step in self._ends for step in policy.cadence_steps)
+        """Whether an instant lies one step of the policy's ladder after the end of a run that failed."""
+        if policy.cadence != "ladder":
+            return False
+        ends = ((count, at - step) for count, step in enumerate(policy.cadence_steps, 1))
+        return any(end in self._ends and count <= self._failures(end, end) for count, end in ends)
 
     def _is_interval_after(self, at: int, policy: SchedulePolicy) -> bool:
-        """Whether an instant lies one interval, stretched by failures, after something that is recorded."""
+        """Whether an instant lies one interval, stretched by failures, after what it may count from."""
         interval = parse_duration(policy.trigger["interval"])
-        bases = ((count, at - (interval << count)) for count in range(policy.cadence_doublings + 1))
+        counts = range(0 if policy.aligned_to_now else 1, policy.cadence_doublings + 1)
+        bases = ((count, at - (interval << count)) for count in counts)
         return any(
-            base in self._known and count <= self._failures(min(base, self._decided_at.get(base, base)), at)
+            base in self._bases and count <= self._failures(min(base, self._decided_at.get(base, base)), at)
             for count, base in bases
         )
 
-    def _latest_after(self, before: int, *, until: int, by: int) -> int:
+    def _latest_after(self, before: int, *, until: int, by: int, run: RunRow | None = None) -> int:
         """The latest instant that may follow `before`, given what happened up to `until`.
 
-        It was decided by `by`: a backlog is decided under the edits that came before that.
+        It was decided by `by`: a backlog is decided under the edits that came before that. The end of a `run`
+        decided nothing about the run itself.
         """
-        change, run = bisect_right(self._changes, until), bisect_left(self._run_times, until)
-        happened = self._changes[max(change - 1, 0) : change] + self._run_times[max(run - 1, 0) : run]
+        change, end = bisect_right(self._changes, until), bisect_left(self._run_times, until)
+        happened = self._changes[max(change - 1, 0) : change] + self._run_times[max(end - 1, 0) : end]
+        streaks = [row for row in self._adjustments if row.kind in _STREAKS and row.at <= until]
+        streaks = [row for row in streaks if run is None or row.planned_at != run.planned_at]
+        happened += [row.at for row in streaks]
         # An instant may also be decided at the very end of a run that was planned before it.
         happened += [until] * (until in self._late_ends)
         # A success by hand ends a streak of failures, but what the cadence decided stands.
-        recovered = [row for row in self._adjustments if row.kind == "recovered" and row.at <= until]
-        since = max(before, *happened, *(row.cursor for row in recovered))
+        since = max(before, *happened, *(row.cursor for row in streaks if row.kind == "recovered"))
         latest = self._latest_decided(since, by=by)
         for began, ended in self._pauses:
             if began <= latest and ended > since:
@@ -295,6 +372,13 @@ class DecisionTimes:
         first = bisect_right(times, since - self._view.skew)
         last = bisect_right(times, until + self._view.skew)
         return max(counts[max(first - 1, 0) : last], default=0)
+
+
+def decision_times(view: HistoryView, schedule_id: str) -> DecisionTimes | None:
+    """What a schedule was decided from; None if its trigger has no instants of its own."""
+    schedule = view.schedules.get(schedule_id)
+    times = DecisionTimes(view, schedule) if schedule is not None else None
+    return times if times is not None and times.is_complete else None
 
 
 def _is_known(policy: SchedulePolicy) -> bool:

@@ -10,8 +10,8 @@ from timewright.verification.oracle.calendars import is_open
 from timewright.verification.oracle.instant_sets import MAX_INSTANTS, MAX_LOOKAHEAD_US, InstantSet
 from timewright.verification.oracle.schedule_policy import SchedulePolicy
 from timewright.verification.oracle.times import id_created_at, parse_instant
-from timewright.verification.rows import RevisionRow, RunRow, ScheduleRow
-from timewright.verification.view import HistoryView
+from timewright.verification.rows import AdjustmentRow, RevisionRow, RunRow, ScheduleRow
+from timewright.verification.view import NEVER, HistoryView
 
 # Reasons for which an admitted, counted run was skipped afterwards.
 LATE_SKIP_REASONS = ("deadline", "superseded")
@@ -53,11 +53,13 @@ def revision_spans(view: HistoryView, schedule: ScheduleRow) -> Iterator[Revisio
                 after = max(following.at, min(last, following.at + policy.early_jitter))
             continue
         until = takes_over = _last_end(schedule, policy, rows)
+        edit = _edit_of(view, following) if following is not None else None
         if following is not None:
-            begins = max(after, last, floor)
+            decided = min(edit.cursor, following.at) if edit is not None else 0
+            begins = max(after, last, floor, decided)
             if not _may_be_replaced(policy, replaced, after=after, at=following.at):
                 begins = max(begins, min(_decided_by_passes(policy, own), following.at))
-            takes_over = _handover(view, plan, following, last=begins)
+            takes_over = _handover(view, plan, following, edit, last=begins)
             # Everything up to the cursor is decided, also if the schedule has ended since.
             until = min(takes_over, schedule.cursor)
             if _may_have_used_runs(policy, [row for row in rows if row.created_at <= following.at], floor):
@@ -68,7 +70,8 @@ def revision_spans(view: HistoryView, schedule: ScheduleRow) -> Iterator[Revisio
         earlier = [row for row in rows if following is not None and row.created_at <= following.at]
         if following is not None and any(_is_ahead(view, row, following) for row in earlier):
             # The cursor was ahead of the edit, so it falls to the edit and not to the instant before it.
-            takes_over = max(takes_over, following.at)
+            is_known = edit is not None and edit.cursor > following.at + policy.early_jitter
+            takes_over = following.at if is_known else max(takes_over, following.at)
         if following is not None and _may_be_replaced(policy, replaced, after=takes_over, at=following.at):
             # What replaced undecided instants ends with the edit, and the next revision begins there.
             takes_over = max(takes_over, following.at)
@@ -119,11 +122,12 @@ def replaced_spans(
     if policy.adaptive:
         spans += view.interval_hints.get(schedule.id, ())
     # A person who skips an instant of a hint or of a cadence passes the trigger's instants before it.
-    is_failing = False
+    is_failing = is_hinted = False
     for row in view.adjustments.get(schedule.id, ()):
         if row.kind in ("failing", "recovered", "resume"):
             is_failing = row.kind == "failing" and policy.cadence != "none"
-        elif row.kind in ("skip", "move") and row.planned_at is not None and (policy.adaptive or is_failing):
+        is_hinted |= row.kind == "interval" and policy.adaptive
+        if row.kind in ("skip", "move") and row.planned_at is not None and (is_hinted or is_failing):
             spans.append((row.at, row.planned_at))
     if policy.cadence != "none":
         spans += view.streaks.get(schedule.id, ())
@@ -156,6 +160,14 @@ def _last_end(schedule: ScheduleRow, policy: SchedulePolicy, rows: list[RunRow])
         admitted = [(row.created_at, row.planned_at) for row in rows if row.state != "skipped"]
         return max(admitted, default=(0, 0))[1]
     return schedule.cursor
+
+
+def _edit_of(view: HistoryView, following: RevisionRow) -> AdjustmentRow | None:
+    """The row of the edit that made a revision; its cursor says up to where the one before had decided."""
+    revisions = view.revisions[following.schedule_id]
+    edits = [row for row in view.adjustments.get(following.schedule_id, ()) if row.kind == "edit"]
+    found = edits[following.revision - 2] if len(edits) == len(revisions) - 1 else None
+    return found if found is not None and found.at == following.at else None
 
 
 def _is_ahead(view: HistoryView, row: RunRow, following: RevisionRow | None) -> bool:
@@ -192,14 +204,19 @@ def _may_have_used_runs(policy: SchedulePolicy, rows: list[RunRow], floor: int) 
     return policy.max_runs is not None and (emitted >= policy.max_runs or floor > 0)
 
 
-def _handover(view: HistoryView, plan: InstantSet, following: RevisionRow, *, last: int) -> int:
+def _handover(
+    view: HistoryView, plan: InstantSet, following: RevisionRow, edit: AdjustmentRow | None, *, last: int
+) -> int:
     """Where a revision hands over: just before its first undecided instant, or at the edit."""
     at, skipped = following.at, view.skipped_by_hand.get(following.schedule_id, set())
+    if view.may_be_suspended(following.schedule_id, at, edit):
+        if edit is not None:
+            # Nothing is decided until it goes on, and then by the new plan.
+            return max(last, edit.cursor)
+        at = NEVER
     undecided = plan.first_after(last, until=last + MAX_LOOKAHEAD_US)
     while undecided is not None and undecided in skipped:
         undecided = plan.first_after(undecided, until=last + MAX_LOOKAHEAD_US)
     if undecided is None:
-        return max(at, last)
-    if view.may_be_suspended(following.schedule_id, at):
-        return max(last, undecided - 1)
+        return max(following.at, last)
     return max(last, min(at, undecided - 1))

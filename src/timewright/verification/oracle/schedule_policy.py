@@ -104,6 +104,12 @@ class SchedulePolicy(Struct, frozen=True, kw_only=True):
         return not self.aligned_to_now and self.trigger.get("kind") not in ("after", "manual")
 
     @property
+    def has_bounds(self) -> bool:
+        """Whether its occurrences begin, end or are counted, or calendars leave some out."""
+        limits = (self.start_at, self.end_at, self.max_runs, self.calendar)
+        return any(limit is not None for limit in limits)
+
+    @property
     def rolls_by_calendar(self) -> bool:
         """Whether calendars move excluded occurrences instead of skipping them."""
         return self.calendar is not None and self.calendar.get("roll", "skip") != "skip"
