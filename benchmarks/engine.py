@@ -1,6 +1,6 @@
 """How fast does the engine run, how late does it start work, and what does it cost when idle?
 
-    python -m benchmarks engine [--only drain,delay,burst,idle,start,http,scale]
+    python -m benchmarks engine [--only drain,delay,burst,idle,start,watches,http,scale]
                                 [--stores sqlite,postgres] [--rounds 3] [--quick]
 
 Every figure is measured in this run together with the other libraries, by turns. The `bench` extra installs
@@ -23,11 +23,21 @@ from benchmarks.parts.engine_delay import burst, delay
 from benchmarks.parts.engine_drain import drain
 from benchmarks.parts.engine_idle import idle
 from benchmarks.parts.engine_load import http_load, scale
+from benchmarks.parts.engine_watches import watches
 from benchmarks.parts.measure import STORES, Goals, TemporaryStores, comma_list, machine
 
-PARTS = ("drain", "delay", "burst", "idle", "start", "http", "scale")
+PARTS = ("drain", "delay", "burst", "idle", "start", "watches", "http", "scale")
 # For three rounds on both stores, measured on two idle cores; and for the short form.
-MINUTES = {"drain": 4.0, "delay": 5.0, "burst": 2.0, "idle": 2.5, "start": 1.0, "http": 1.0, "scale": 2.5}
+MINUTES = {
+    "drain": 4.0,
+    "delay": 5.0,
+    "burst": 2.0,
+    "idle": 2.5,
+    "start": 1.0,
+    "watches": 18.0,
+    "http": 1.0,
+    "scale": 2.5,
+}
 QUICK_MINUTES = 2.0
 RIVALS = (
     "huey",
@@ -63,6 +73,8 @@ def main(arguments: list[str]) -> int:
             burst(goals, temporary_stores, kinds=kinds, rounds=rounds, quick=quick)
         if {"idle", "start"} & set(options.only):
             idle(goals, temporary_stores, kinds=kinds, rounds=rounds, quick=quick, parts=options.only)
+        if "watches" in options.only:
+            watches(goals, temporary_stores, kinds=kinds, rounds=rounds, quick=quick)
         if "http" in options.only:
             http_load(goals, temporary_stores, kinds=kinds, rounds=rounds, quick=quick)
         if "scale" in options.only and "postgres" in kinds:

@@ -16,11 +16,12 @@ from msgspec.structs import replace
 from timewright.core.input.aliases import FIELD_ALIASES, REPLACEMENTS, SHORT_FIELDS, snake_case
 from timewright.core.input.decode import decode
 from timewright.core.input.input_errors import unknown_field
-from timewright.core.input.instant_text import DefaultZone, instant_fields, resolve_instants
+from timewright.core.input.instant_text import ZONE_FIELDS, DefaultZone, instant_fields, resolve_instants
 from timewright.core.input.scalars import check_size
 from timewright.core.input.struct_decoder import canonical_fields, is_field_name, type_info
 from timewright.core.moments import format_duration
 from timewright.core.schedule.schedule import Schedule
+from timewright.core.zones import check_zone
 from timewright.errors import InvalidInput, TimewrightError, UnknownField
 
 R = TypeVar("R", bound=Struct)
@@ -32,9 +33,23 @@ MAX_PLAIN_INT = 2**53
 # Words that callers use for the end and the start of a schedule, and that look like no field of it.
 _END, _START = "end_at, e.g. 2026-12-31T23:00Z", "start_at, e.g. 2026-12-01T08:00Z"
 GUESSED_FIELDS = {
-    **dict.fromkeys(("until", "expires", "expires_at", "stop_at", "end_date"), _END),
-    **dict.fromkeys(("not_before", "from", "begin", "begin_at", "start_date"), _START),
+    **dict.fromkeys(("expires", "expires_at"), _END),
+    **dict.fromkeys(("not_before", "from", "begin", "begin_at"), _START),
 }
+# Words that mean a field of a request, if it has the field and not the word.
+_OTHER_WORDS = {
+    "status": "state",
+    **dict.fromkeys(("timezone", "time_zone", "tz"), "zone"),
+    **dict.fromkeys(("until", "end_date", "stop_at"), "end_at"),
+    **dict.fromkeys(("in", "delay"), "after"),
+    **dict.fromkeys(("args", "arguments", "input"), "payload"),
+    **dict.fromkeys(("count", "times"), "max_runs"),
+    **dict.fromkeys(("message", "query"), "text"),
+    **dict.fromkeys(("name", "search"), "name_contains"),
+}
+# Words for a length of time, and what to write instead where a request has a point in time.
+_LENGTH_WORDS = frozenset({"in", "delay", "after", "for", "duration"})
+_INSTEAD_OF_LENGTH = {"until": "until: in 2h", "at": "at: in 2h"}
 _SIMPLE_TYPES = (mi.IntType, mi.BoolType, mi.EnumType, mi.NoneType, mi.DictType, mi.AnyType)
 
 _NAME_FIELDS = frozenset(
@@ -57,8 +72,11 @@ def parse_request(
     if simple is not None:
         return simple
     try:
-        if now is not None and isinstance(payload, Mapping) and instant_fields(request):
-            payload = resolve_instants(payload, instant_fields(request), now=now(), zone=zone)
+        if isinstance(payload, Mapping):
+            payload = _with_own_names(payload, request)
+            if now is not None and instant_fields(request):
+                payload = resolve_instants(payload, instant_fields(request), now=now(), zone=zone)
+                payload = _without_used_zone(payload, request)
         parsed = _parse_fields(payload, request)
     except TimewrightError as error:
         raise _without_secret_value(error, getattr(request, "redacted_fields", ())) from None
@@ -117,6 +135,55 @@ def _without_secret_value(error: TimewrightError, hidden: Sequence[str]) -> Time
     if field.partition(".")[0] not in hidden:
         return error
     return type(error)(f"{field} is not valid", field=field, rule=error.rule, fix=error.fix)
+
+
+def _with_own_names(payload: Mapping[str, Any], request: type[Struct]) -> Mapping[str, Any]:
+    """Return the fields under the names of the request; callers name some of them otherwise."""
+    if getattr(request, "flattens", None) is not None:
+        return payload
+    renamed: dict[str, Any] = {}
+    for key, value in payload.items():
+        name = _own_name(key, request)
+        renamed[key if name in payload else name] = value
+    return renamed
+
+
+def _own_name(key: Any, request: type[Struct]) -> Any:
+    """Return the field that a word means; a word that means none is refused later."""
+    known = request.__struct_encode_fields__
+    word = snake_case(key) if isinstance(key, str) else ""
+    if not word or word in known:
+        return key
+    subject = _subject(request)
+    if subject and word in ("name", "id", f"{subject}_name", f"{subject}_id"):
+        return subject
+    instead = [fix for field, fix in _INSTEAD_OF_LENGTH.items() if field in known]
+    if instead and word in _LENGTH_WORDS and "after" not in known:
+        raise unknown_field("", word, known, replacement=instead[0])
+    meant = _OTHER_WORDS.get(word, "")
+    return meant if meant in known else key
+
+
+@cache
+def _subject(request: type[Struct]) -> str:
+    """Return the one field that a request needs, if it names or identifies what the request is about."""
+    info = type_info(request)
+    assert isinstance(info, mi.StructType)
+    needed = [field.encode_name for field in info.fields if field.required]
+    return needed[0] if len(needed) == 1 and needed[0] in {*_NAME_FIELDS, "run"} else ""
+
+
+def _without_used_zone(payload: Mapping[str, Any], request: type[Struct]) -> Mapping[str, Any]:
+    """Return the fields without a zone that has served to read the points in time beside it."""
+    known = request.__struct_encode_fields__
+    if getattr(request, "flattens", None) is not None or "zone" in known:
+        return payload
+    if not instant_fields(request).intersection(payload):
+        return payload
+    for name in ZONE_FIELDS:
+        if name in payload:
+            check_zone(payload[name], field=name)
+    return {key: value for key, value in payload.items() if key not in ZONE_FIELDS}
 
 
 def _parse_fields(payload: Mapping[str, Any], request: type[R]) -> R:

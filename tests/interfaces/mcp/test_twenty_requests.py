@@ -10,11 +10,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pytest
 from mcp import Client
 
 from tests.interfaces.mcp.mcp_client import confirmation_token
 from tests.operations.harness import OperationsHarness, sample_harness
 from timewright.interfaces.mcp import make_server
+from timewright.interfaces.mcp.toolsets import OFTEN_FOUND
+from timewright.operations import operations
 from timewright.operations.access.authentication import ROLES, Caller, context_for
 from timewright.operations.registry import PARKED_RUN
 
@@ -167,6 +170,17 @@ async def ask(client: Client, tool: str, arguments: dict[str, Any]) -> tuple[boo
     return not said.is_error, said.structured_content, getattr(said.content[0], "text", "")
 
 
+def call(tool: str, arguments: dict[str, Any]) -> Any:
+    """The answer of one call by the newcomer."""
+    context = context_for(sample_harness().context, NEWCOMER)
+
+    async def story() -> Any:
+        async with Client(make_server(lambda _: context)) as client:
+            return await client.call_tool(tool, arguments)
+
+    return asyncio.run(story())
+
+
 def live(harness: OperationsHarness) -> list[tuple[str, str, dict[str, Any], bool, str]]:
     context = context_for(harness.context, NEWCOMER)
 
@@ -195,8 +209,8 @@ def test_at_least_eighteen_of_twenty_requests_are_right_at_the_first_try(record_
 
 def shown_names(tool: Any) -> set[str]:
     """The fields of a tool that its entry in `tools/list` names, in its schema or in its description."""
-    more = str(tool.description).partition("Also accepts: ")[2].partition(".")[0]
-    more = re.sub(r" \([^)]*\)", "", more)
+    more = re.sub(r" \([^)]*\)", "", str(tool.description).partition("Also accepts: ")[2])
+    more = more.partition(".")[0]
     return {*tool.input_schema["properties"], *filter(None, more.split(", "))}
 
 
@@ -232,17 +246,82 @@ def test_fields_named_only_in_a_description_are_accepted() -> None:
     assert [one.content[0].text for one in asyncio.run(story()) if one.is_error] == []
 
 
-def test_an_end_in_other_words_is_answered_with_the_field_end_at() -> None:
+@pytest.mark.parametrize(
+    ("tool", "arguments", "found"),
+    [
+        ("schedule_create", {"every": "1h", "until": "2027-06-30T12:00Z"}, "end_at"),
+        ("schedule_create", {"every": "1h", "start_date": "tomorrow 8am"}, "start_at"),
+    ],
+)
+def test_a_start_and_an_end_have_other_names_too(tool: str, arguments: dict[str, Any], found: str) -> None:
+    answer = call(tool, {"name": "a", "note": "n", **arguments})
+    assert answer.structured_content["schedule"][found] is not None
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("schedule_get", {"name": "orders-poll"}),
+        ("schedule_explain", {"schedule_id": "orders-poll", "last": True}),
+        ("run_get", {"id": PARKED_RUN}),
+        ("run_retry", {"run_id": PARKED_RUN}),
+        ("run_list", {"status": "failed", "since": "24h"}),
+        ("schedule_list", {"name": "orders"}),
+        ("schedule_run", {"schedule": "orders-poll", "at": "22:00", "zone": "Europe/Berlin"}),
+        ("reminder_set", {"message": "tea", "in": "20m"}),
+        ("reminder_set", {"text": "tea", "every": "day at 9am", "timezone": "Europe/Berlin", "count": 5}),
+        ("schedule_create", {"name": "a", "every": "1h", "call": "orders.poll", "args": {"day": 1}}),
+        ("schedule_create", {"name": "a", "every": "1h", "http": HEALTH, "watch": "body"}),
+        (
+            "schedule_create",
+            {"name": "a", "every": "1h", "note": "n", "start_at": "2026-04-01", "zone": "Europe/Berlin"},
+        ),
+    ],
+)
+def test_a_field_is_found_by_the_word_that_a_newcomer_writes(tool: str, arguments: dict[str, Any]) -> None:
+    answer = call(tool, arguments)
+    assert not answer.is_error, answer.content[0].text
+
+
+def test_an_unknown_field_beside_the_one_that_it_means_is_refused() -> None:
+    answer = call("schedule_get", {"schedule": "orders-poll", "name": "nightly-report"})
+    assert answer.is_error
+    assert "unknown field 'name'" in answer.content[0].text
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "remedy"),
+    [
+        ("schedule_pause", {"schedule": "orders-poll", "for": "2h"}, "until: in 2h"),
+        ("schedule_run", {"schedule": "orders-poll", "after": "10m"}, "at: in 2h"),
+        ("schedule_create", {"name": "a", "every": "1h", "note": "n", "times": 5}, "max_runs: 5"),
+        ("schedule_create", {"name": "a", "every": "day", "at": "9:00", "note": "n"}, "every: day at 9am"),
+    ],
+)
+def test_a_call_that_is_nearly_right_is_answered_with_what_to_write(
+    tool: str, arguments: dict[str, Any], remedy: str
+) -> None:
+    answer = call(tool, arguments)
+    assert answer.is_error
+    assert f"try     {remedy}" in answer.content[0].text
+
+
+def test_the_tools_that_are_often_used_have_the_fields_that_the_list_names() -> None:
+    for name, fields in OFTEN_FOUND.items():
+        assert set(fields) <= set(operations[name].request_type.__struct_fields__)
     context = context_for(sample_harness().context, NEWCOMER)
 
-    async def story() -> Any:
+    async def listed() -> str:
         async with Client(make_server(lambda _: context)) as client:
-            arguments = {"name": "a", "every": "1h", "note": "n", "until": "2027-06-30T12:00Z"}
-            return await client.call_tool("schedule_create", arguments)
+            return str((await client.list_tools()).tools[0].description)
 
-    refused = asyncio.run(story())
-    assert refused.is_error
-    assert "try     end_at, e.g. 2026-12-31T23:00Z" in refused.content[0].text
+    assert "run_retry-failures(schedule, since)" in asyncio.run(listed())
+    assert not call("run_retry_failures", {"schedule": "orders-poll", "since": "24h"}).is_error
+
+
+def test_a_tool_that_is_not_permitted_is_named_with_the_scope_it_needs() -> None:
+    answer = call("find_operation", {"query": "store a secret"})
+    assert "secret_set needs the scope secret" in answer.content[-1].text
 
 
 def test_the_tool_list_says_that_a_payload_does_not_replace_arguments() -> None:

@@ -386,13 +386,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="the offer is forgotten at admission",
         broken_invariants=("I46",),
-        first_seed=2,
+        first_seed=10,
         patches=_offer_forgotten_at_admission,
     ),
     Mutant(
         name="the offer is forgotten at leasing",
         broken_invariants=("I46",),
-        first_seed=2,
+        first_seed=10,
         patches=_offer_forgotten_at_leasing,
     ),
     Mutant(name="the limit is counted first", broken_invariants=("I14",), patches=_stale_limits),

@@ -39,7 +39,7 @@ DEPENDENCY_MUTANTS: tuple[Mutant, ...] = (
         name="no follow-up is created",
         needs_dependencies=True,
         broken_invariants=("I41",),
-        first_seed=5,
+        first_seed=13,
         patches=lambda: [(run_ends, "notify_downstream", lambda *a, **k: [])],
     ),
     Mutant(
@@ -76,7 +76,7 @@ DEPENDENCY_MUTANTS: tuple[Mutant, ...] = (
         name="reservations are never released",
         needs_dependencies=True,
         broken_invariants=("I42",),
-        first_seed=5,
+        first_seed=9,
         patches=lambda: [(settle, "settle_charges", lambda *a, **k: [])],
     ),
     Mutant(

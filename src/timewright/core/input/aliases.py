@@ -10,6 +10,7 @@ import re
 from enum import StrEnum
 
 from timewright.core.calendars import CalendarRule
+from timewright.core.policies.backoff import Exponential
 from timewright.core.policies.policies import Align, CatchUp, LeaseTerms, Overlap, QueuePolicy, Retry
 from timewright.core.recurrence.triggers import After, AnyOf, Cron, Every, Once, Rrule
 from timewright.core.run.run import Run, RunState
@@ -89,7 +90,8 @@ TARGET_VALUE_FIELDS = {
 }
 _TARGET = {
     **{kind: kind for kind in TARGET_VALUE_FIELDS},
-    **{word: word for word in ("url", "method", "headers", "body", "version")},
+    **{word: word for word in ("url", "method", "headers", "body", "version", "args", "input", "command")},
+    "kwargs": "args",
     "headers_json": "headers",
     "body_json": "body",
     "max_response_size_kb": "max_response_kb",
@@ -126,6 +128,8 @@ _SCHEDULE: dict[str, FieldPath] = {
     "min_interval": ("clamp", "min"),
     "max_interval": ("clamp", "max"),
     "max_consecutive_errors": ("disable_after",),
+    **dict.fromkeys(("until", "end_date", "stop_at"), ("end_at",)),
+    "start_date": ("start_at",),
 }
 
 # The short fields of a schedule that people write, for lists of its fields.
@@ -169,6 +173,7 @@ FIELD_ALIASES: dict[type, dict[str, FieldPath]] = {
         "lease_ttl": ("lease",),
         **_BACKOFF,
     },
+    Exponential: {**dict.fromkeys(("max", "max_delay"), ("cap",)), "initial": ("base",)},
     CalendarRule: {"without": ("except_",)},
     Cron: {**_words_of("cron"), **_ZONE},
     Every: _words_of("every"),
@@ -182,9 +187,12 @@ FIELD_ALIASES: dict[type, dict[str, FieldPath]] = {
         "json": ("body",),
         "max_response_size_kb": ("max_response_kb",),
     },
-    Call: {"call": ("name",), "handler": ("name",), "function": ("name",)},
+    Call: {
+        **dict.fromkeys(("call", "handler", "function"), ("name",)),
+        **dict.fromkeys(("kwargs", "arguments"), ("args",)),
+    },
     Shell: {"argv": ("command",)},
-    Workflow: {"workflow_id": ("workflow",), "user_id": ("user",)},
+    Workflow: {**dict.fromkeys(("workflow_id", "name"), ("workflow",)), "user_id": ("user",)},
     Publish: {"task": ("name",)},
     Note: {"note": ("text",)},
     IntervalHint: {"ai_hint_interval": ("interval",), "ai_hint_expires_at": ("expires_at",)},
@@ -221,8 +229,6 @@ REPLACEMENTS: dict[type, dict[str, str]] = {
         "depends_on": "after: nightly-load, or needs: ['nightly-load:2h']",
         "retries": "retry: 3, which includes the first attempt",
         "backoff_limit": "max_attempts: 3, which includes the first attempt",
-        "start_date": "start_at: 2026-12-01T00:00:00Z",
-        "end_date": "end_at: 2026-12-31T00:00:00Z",
         "starting_deadline_seconds": _DEADLINE,
         "active_deadline_seconds": "time_limit: 10m",
         "soft_time_limit": "time_limit: 10m",
@@ -233,11 +239,10 @@ REPLACEMENTS: dict[type, dict[str, str]] = {
         "run_date": _ONCE,
         "crontab": "cron: '0 9 * * 1-5'",
         "schedule_interval": "cron: '0 9 * * 1-5', or every: 15m",
-        "args": _ARGUMENTS,
-        "kwargs": _ARGUMENTS,
         "func": "call: reports.nightly",
         "payload": f"{_ARGUMENTS}; or schedule run NAME with payload: …",
         **dict.fromkeys(("cmd", "script", "argv"), "shell: [ls, -l]"),
+        **dict.fromkeys(("count", "times", "repeat", "end_after"), "max_runs: 5"),
         "rate_limit": "a named limit, a budget, or a queue with its policy",
         "enabled": _PAUSE,
         "paused": _PAUSE,

@@ -13,7 +13,9 @@ from msgspec import inspect as mi
 
 from timewright.core.input.aliases import snake_case
 from timewright.core.input.input_errors import join_path
+from timewright.core.moments import parse_duration
 from timewright.core.zones import DEFAULT_ZONE, check_zone, load_zone, name_of_zone
+from timewright.errors import TimewrightError
 
 # The zone for text without one; called only where it is needed, because it may have to be read.
 DefaultZone = str | Callable[[], str]
@@ -25,6 +27,8 @@ PAST_FIELDS = frozenset({"since"})
 _TRIGGER_FIELDS = frozenset({"once", "at", "anchor", "dtstart"})
 # RFC 3339 with an offset, which needs no zone and is checked by the decoder.
 _EXACT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9:.]{1,40}(?:[Zz]|[+-][0-9]{2}:[0-9]{2})")
+# `since: 24h` is 24 hours ago; where an instant may lie ahead, a length alone is refused.
+_LENGTH = re.compile(r"[0-9]{1,9} ?[a-z]{1,12}")
 
 
 def read_instant_text(
@@ -33,6 +37,8 @@ def read_instant_text(
     """Return the instant that a text means; an exact one is returned as it is, for the decoder."""
     if _EXACT.fullmatch(text):
         return text
+    if past and _LENGTH.fullmatch(text):
+        text = f"{text} ago"
     from timewright.core.recurrence.phrases import parse_moment
 
     found = zone if isinstance(zone, tzinfo) else resolve_zone(zone)
@@ -75,10 +81,11 @@ def resolve_schedule_instants(
     trigger = given.get("trigger")
     named = zone_in(trigger) or zone
     resolved = resolve_instants(given, instant_fields(cls), now=now, zone=named)
+    has_bounds = isinstance(given.get("start_at"), str) or isinstance(given.get("end_at"), str)
     if isinstance(trigger, list | tuple):
         resolved["trigger"] = [_resolve_trigger(one, now=now, zone=zone) for one in trigger]
     elif trigger is not None:
-        resolved["trigger"] = _resolve_trigger(trigger, now=now, zone=zone)
+        resolved["trigger"] = _resolve_trigger(trigger, now=now, zone=zone, has_bounds=has_bounds)
     return resolved
 
 
@@ -103,15 +110,25 @@ def zone_in(trigger: Any) -> str | None:
     return next((name for name in names if isinstance(name, str) and name != DEFAULT_ZONE), None)
 
 
-def _resolve_trigger(trigger: Any, *, now: datetime, zone: DefaultZone) -> Any:
+def _resolve_trigger(trigger: Any, *, now: datetime, zone: DefaultZone, has_bounds: bool = False) -> Any:
     if not isinstance(trigger, Mapping) or isinstance(trigger, Struct):
         return trigger
     named = zone_in(trigger)
     resolved = resolve_instants(trigger, _TRIGGER_FIELDS, now=now, zone=zone, path="trigger")
     once = [key for key in resolved if isinstance(key, str) and snake_case(key) in ("once", "at")]
-    if once and isinstance(resolved[once[0]], datetime | str):
-        # The zone has served to read the instant; a single instant has none.
+    is_read = once and isinstance(resolved[once[0]], datetime | str)
+    if is_read or (has_bounds and _is_interval(resolved)):
+        # The zone has served to read the instants; a single instant has none, and neither has an interval.
         if named is not None:
             check_zone(named, field="trigger.zone")
         resolved = {key: value for key, value in resolved.items() if key not in ZONE_FIELDS}
     return resolved
+
+
+def _is_interval(trigger: Mapping[str, Any]) -> bool:
+    """Whether a trigger is a length of time, which passes at the same pace in every zone."""
+    try:
+        parse_duration(str(trigger.get("every", trigger.get("interval", ""))))
+    except TimewrightError:
+        return False
+    return True

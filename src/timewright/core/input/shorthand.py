@@ -37,6 +37,7 @@ _TEXT_AFTER = re.compile(r"after\s+(\S.*)", re.IGNORECASE)
 _MAX_TRIGGER_TEXT_LENGTH = 256  # longer text is not a trigger in words
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 _TRIGGER_RULE = "exactly one of cron, every, rrule, after, once and manual, or a list of them"
+_TIME_OF_DAY_FIX = "every: day at 9am; a start is start_at: tomorrow 9am"
 _TRIGGER_FIX = "cron: '0 9 * * 1-5', or every: 15m"
 _TARGET_RULE = "exactly one of call, http, shell, workflow, handoff, publish and note"
 _TARGET_FIX = "http: POST https://example.com/hook, or call: reports.nightly"
@@ -280,8 +281,9 @@ def _trigger_kind(words: Mapping[str, Any], path: str) -> str:
         return kinds.pop()
     found = ", ".join(sorted(kinds))
     why = f"names {len(kinds)} triggers: {found}" if kinds else "names no trigger"
+    fix = _TIME_OF_DAY_FIX if kinds == {"every", "once"} else _TRIGGER_FIX
     raise InvalidInput(
-        f"{path} {why}", field=path, value=found or show_value(words), rule=_TRIGGER_RULE, fix=_TRIGGER_FIX
+        f"{path} {why}", field=path, value=found or show_value(words), rule=_TRIGGER_RULE, fix=fix
     )
 
 

@@ -48,6 +48,7 @@ from timewright.core.input.shorthand import (
     expand_target,
     expand_trigger,
 )
+from timewright.core.policies.answers import ChangeWatch
 from timewright.core.policies.backoff import Constant, Exponential, Ladder, Steady, Stretch
 from timewright.core.policies.policies import PRIORITIES, LeaseTerms, Retry
 from timewright.core.recurrence.triggers import After, AnyOf, Cron, Every, Manual, Once, Rrule
@@ -151,6 +152,7 @@ _SHORT_FORMS: dict[type, tuple[str, str]] = {
     LeaseTerms: ("a duration, or ", "60s"),
     Expect: ("a duration, or ", "2h"),
     CheckIn: ("a URL, or ", "https://example.com/check-in"),
+    ChangeWatch: ("a path, or ", "body.price"),
 }
 
 
@@ -307,6 +309,8 @@ def _expand_single(raw: Any, cls: type, path: str) -> Any:
         return {"within": raw}
     if cls is AlertRules and isinstance(raw, bool):
         return {"enabled": raw}
+    if cls is ChangeWatch and isinstance(raw, str):
+        return {"changed": raw}
     if cls is WeeklyHours and isinstance(raw, str):
         return parse_hours_phrase(raw, path)
     if cls is CalendarRule and isinstance(raw, str):

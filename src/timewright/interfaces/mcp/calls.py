@@ -15,6 +15,7 @@ from timewright.interfaces.mcp.confirm import Confirmations
 from timewright.interfaces.mcp.tools import (
     DEFAULT_PAGE_ROWS,
     describe_fields,
+    description_of,
     is_destructive,
     is_list,
     operation_named,
@@ -116,13 +117,12 @@ def _request(operation: Operation[Any], arguments: Mapping[str, Any]) -> dict[st
 
 def _find(context: OperationContext, arguments: Mapping[str, Any], toolsets: frozenset[str]) -> ToolAnswer:
     """Answer which tools fit a task, with their fields."""
-    usable = [
-        one for one in find_operations(str(arguments.get("query", ""))) if is_usable(one, context.caller)
-    ]
+    fitting = find_operations(str(arguments.get("query", "")))
+    usable = [one for one in fitting if is_usable(one, context.caller)]
     found = [
         {
             "tool": tool_name(one),
-            "does": one.summary,
+            "does": description_of(one),
             "toolset": toolset_of(one),
             **({"fields": describe_fields(one)} if rank < MAX_WITH_FIELDS else {}),
         }
@@ -135,9 +135,12 @@ def _find(context: OperationContext, arguments: Mapping[str, Any], toolsets: fro
     if not {toolset_of(one) for one in usable} <= toolsets:
         note = f"this connection has only the tools of {chosen}; for others, start"
     answer = {"operations": found}
-    return ToolAnswer(
-        [to_json(answer), f"{note} timewright mcp with --tools NAME, or use /mcp?tools=NAME"], answer
-    )
+    texts = [to_json(answer), f"{note} timewright mcp with --tools NAME, or use /mcp?tools=NAME"]
+    refused = [one for one in fitting if one.scope not in context.caller.scopes]
+    if refused:
+        missing = ", ".join(f"{tool_name(one)} needs the scope {one.scope}" for one in refused)
+        texts.append(f"fits too, but is not permitted to you: {missing}; ask a person")
+    return ToolAnswer(texts, answer)
 
 
 def _check_listed(tool: str, toolsets: frozenset[str]) -> None:

@@ -12,11 +12,14 @@ from msgspec import Struct
 from timewright.interfaces.cli.option_help import help_for
 from timewright.interfaces.mcp.toolsets import (
     CORE,
+    CORE_FIELDS,
     FIND_OPERATION,
     MORE_FIELDS,
+    OFTEN_FOUND,
     SHOWN_FIELDS,
     TOOLSETS,
     is_listed,
+    is_usable,
 )
 from timewright.operations import Operation, operations
 from timewright.operations.access.callers import Caller
@@ -63,28 +66,45 @@ ANY_JSON: Schema = {"anyOf": [*ANY_VALUE["anyOf"], {"type": "null"}]}
 TYPE_KEYWORDS = frozenset({"type", "anyOf", "$ref", "enum", "const"})
 CONFIRM: Schema = {"type": "string", "description": "token of the same call with dry_run, e.g. 5f1c09ab…"}
 MAX_EXAMPLE_CHARS = 60
+# Fields of answers that the output schemas of core tools leave out.
+RARELY_READ = frozenset(
+    {"dedupe_scope", "lease_id", "revision", "created_at", "backfill_of", "parent", "trail", "charges"}
+    | {"external_ids", "in_flight", "held", "upstream", "downstream", "paused_by", "local", "unreadable"}
+)
 # Texts for the fields of core tools, shorter than those of the command line.
 CORE_HELP = {
     "description": "for people, e.g. sales report of the day before",
     "name": "unique name, e.g. nightly-report",
-    "every": "interval or phrase, e.g. 15m, weekdays at 9am Europe/Berlin",
+    "every": "interval, or phrase with its time of day, e.g. 15m, weekdays at 9am Europe/Berlin",
     "cron": "5 fields, e.g. 0 9 * * 1-5",
-    "schedule create at": "run once at, e.g. tomorrow 9am, 2026-12-25T09:00Z",
+    "schedule create at": "run once at, instead of every, e.g. tomorrow 9am, 2026-12-25T09:00Z",
+    "schedule create zone": "zone of at, cron and phrases; not of 15m, e.g. Europe/Berlin",
     "reminder set zone": "zone of at, every and cron, e.g. Europe/Berlin",
-    "at": "instant, e.g. 2026-12-25T09:00Z",
-    "until": "instant, e.g. tomorrow 8am",
+    "schedule explain at": "instant that was planned, e.g. yesterday 3am, 2026-12-25T09:00Z",
+    "schedule explain last": "the last one instead of the next, e.g. true",
+    "at": "instant, e.g. in 2h, tomorrow 9am Europe/Berlin, 2026-12-25T09:00Z",
+    "schedule pause until": "instant, e.g. in 2h, tomorrow 8am Europe/Berlin",
+    "until": "instant, e.g. today",
+    "since": "instant or how long ago, e.g. 24h, yesterday, 2026-03-01",
+    "end_at": "last instant, e.g. 2026-12-31T23:00Z",
+    "max_runs": "number of times, then it ends, e.g. 5",
+    "reminder set after": "in this time, e.g. 20m",
+    "run list state": "leased means running, e.g. failed",
     "zone": "time zone, e.g. Europe/Berlin",
     "note": "text that is the result, e.g. water the plants",
     "call": 'registered function, e.g. reports.send or {"name":"reports.send","args":{"day":1}}',
     "schedule run payload": 'ctx.payload of the function; its arguments stay, e.g. {"day":"2026-03-09"}',
-    "http": "request, e.g. POST https://example.com/hook",
+    "http": (
+        "request, e.g. POST https://example.com/hook or"
+        ' {"url":"https://example.com/hook","method":"POST","body":{"a":1}}'
+    ),
     "workflow": "stored workflow, e.g. nightly-load",
     "overlap": "while one still runs, e.g. skip",
     "schedule": "name or id, e.g. nightly-report",
     "run": "run id, e.g. run_01J9ZK…",
     "dry_run": "change nothing, e.g. true",
     "reason": "why, e.g. maintenance",
-    "name_starts": "start of the name, e.g. orders-",
+    "name_contains": "part of the name, e.g. orders",
     "cursor": "cursor of the last page, e.g. eyJ…",
     "limit": "rows, e.g. 20",
 }
@@ -110,14 +130,14 @@ def tool_name(operation: Operation[Any]) -> str:
 
 
 def operation_named(tool: str) -> Operation[Any] | None:
-    """Return the operation of a tool, if it exists."""
-    return _by_tool().get(tool)
+    """Return the operation of a tool, if it exists; `run_retry_failures` is `run_retry-failures`."""
+    return _by_tool().get(tool.replace("-", "_"))
 
 
 def tools_for(caller: Caller, toolsets: frozenset[str] = frozenset(TOOLSETS)) -> list[ToolDescription]:
     """Return the tools of these toolsets that the caller may use, by name; always the same order."""
     listed = (one for one in operations if is_listed(one, caller, toolsets))
-    return [_find_tool(), *(_tool(operation.name) for operation in listed)]
+    return [_find_tool(caller), *(_tool(operation.name) for operation in listed)]
 
 
 def is_destructive(operation: Operation[Any]) -> bool:
@@ -147,24 +167,29 @@ def describe_fields(operation: Operation[Any]) -> dict[str, str]:
     }
 
 
+def description_of(operation: Operation[Any]) -> str:
+    """Return what a tool does, the fields that its schema leaves out, and how it is confirmed."""
+    description = operation.summary
+    if operation.name in MORE_FIELDS:
+        description += f" Also accepts: {', '.join(MORE_FIELDS[operation.name])}."
+    if is_destructive(operation):
+        description += " First with dry_run: the answer has the token for confirm."
+    return description
+
+
 @functools.cache
 def _by_tool() -> dict[str, Operation[Any]]:
-    return {tool_name(operation): operation for operation in operations}
+    return {tool_name(operation).replace("-", "_"): operation for operation in operations}
 
 
 @functools.cache
 def _tool(name: str) -> ToolDescription:
     operation = operations[name]
     schema = _input_schema(operation)
-    description = operation.summary
-    if operation.name in MORE_FIELDS:
-        description += f" Also accepts: {', '.join(MORE_FIELDS[operation.name])}."
-    if is_destructive(operation):
-        description += " First with dry_run: the answer has the token for confirm."
     return ToolDescription(
         name=tool_name(operation),
         title=f"{operation.verb} {operation.noun}".strip().capitalize(),
-        description=description,
+        description=description_of(operation),
         input_schema=schema,
         output_schema=_output_schema(operation),
         read_only=operation.read_only,
@@ -174,15 +199,19 @@ def _tool(name: str) -> ToolDescription:
     )
 
 
-@functools.cache
-def _find_tool() -> ToolDescription:
+def _find_tool(caller: Caller) -> ToolDescription:
     others = ", ".join(about for name, about in TOOLSETS.items() if name != CORE)
+    often = ", ".join(
+        f"{tool_name(operations[name])}({', '.join(fields)})"
+        for name, fields in OFTEN_FOUND.items()
+        if is_usable(operations[name], caller)
+    )
     return ToolDescription(
         name=FIND_OPERATION,
         title="Find an operation",
         description=(
             "Find the tool for a task that no listed tool does, with its fields; then call it by its name."
-            f" There are tools for: {others}."
+            f" There are tools for: {others}. Often used: {often}."
         ),
         input_schema={
             "type": "object",
@@ -245,7 +274,12 @@ def _example(operation: Operation[Any], name: str) -> str:
 def _output_schema(operation: Operation[Any]) -> Schema:
     """Return the top level of the answer's schema; the rest would cost more tokens than it helps."""
     schema = answer_schema(operation)
-    kinds = {name: _kind(field, schema.get("$defs", {})) for name, field in schema["properties"].items()}
+    shown = {
+        name: field
+        for name, field in schema["properties"].items()
+        if operation.name not in CORE_FIELDS or name not in RARELY_READ
+    }
+    kinds = {name: _kind(field, schema.get("$defs", {})) for name, field in shown.items()}
     return {"type": "object", "properties": {name: kind for name, kind in kinds.items() if kind}}
 
 

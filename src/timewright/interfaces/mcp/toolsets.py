@@ -19,9 +19,12 @@ CORE = "core"
 TOOLSETS: Mapping[str, str] = MappingProxyType(
     {
         CORE: "create, change, run and explain schedules; reminders",
-        "operate": "what runs next, queues, workflows, groups, health",
-        "plan": "hints, analyses, calendars, budgets, limits, forecasts, counts over time, files",
-        "admin": "keys, sessions, secrets, namespaces, audit, channels, pauses of the installation",
+        "operate": (
+            "upcoming occurrences; skip, move, backfill them; retry many runs; logs; lists of reminders;"
+            " queues, workflows, groups, health"
+        ),
+        "plan": "holiday calendars, budgets, limits, forecasts, counts over time, hints, analyses, files",
+        "admin": "channels for messages, keys, sessions, secrets, namespaces, audit, pauses of everything",
     }
 )
 FIND_OPERATION = "find_operation"
@@ -43,6 +46,7 @@ _EMPTY_WORDS = frozenset(
         "all",
         "not",
         "before",
+        "how",
     }
 )
 # Words of a task, and words of the operations that mean the same; all without their endings.
@@ -58,7 +62,12 @@ _OTHER_WORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "worker": ("instanc",), "output": ("log",), "past": ("backfill",), "redo": ("retr",),
         "stuck": ("park",), "postpon": ("mov",), "delay": ("mov", "snooz"), "notif": ("channel",),
         "alert": ("channel", "incident"),
-        "undo": ("restor",), "history": ("revision", "list"), "late": ("overdu",), "chang": ("updat",),
+        "undo": ("restor",), "histor": ("revision",), "lat": ("overdu",), "chang": ("updat", "revision"),
+        "who": ("audit",), "reschedul": ("mov",), "later": ("mov",), "week": ("backfill",),
+        "yesterday": ("backfill",), "same": ("limit", "set"), "several": ("many",), "concurrent": ("limit",),
+        "parallel": ("limit",), "simultaneou": ("limit",), "defin": ("put",), "approv": ("approval",),
+        "email": ("channel", "creat"), "watch": ("creat",), "monitor": ("creat",), "depend": ("creat",),
+        "renam": ("updat",), "rerun": ("retr", "backfill"), "again": ("retr", "backfill"),
     }
 )  # fmt: skip
 
@@ -70,7 +79,7 @@ CORE_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "description", "dry_run",
         ),
         "schedule get": ("schedule",),
-        "schedule list": ("state", "tag", "name_starts", "limit"),
+        "schedule list": ("state", "tag", "name_contains", "limit"),
         "schedule update": (
             "schedule", "every", "cron", "zone", "note", "call", "http", "overlap", "reason", "dry_run",
         ),
@@ -78,25 +87,47 @@ CORE_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "schedule pause": ("schedule", "until", "reason"),
         "schedule resume": ("schedule", "reason"),
         "schedule run": ("schedule", "at", "payload", "reason"),
-        "schedule explain": ("schedule", "at"),
-        "run list": ("schedule", "state", "since", "limit"),
+        "schedule explain": ("schedule", "at", "last"),
+        "run list": ("schedule", "state", "since", "until", "limit"),
         "run get": ("run",),
         "run cancel": ("run", "reason", "dry_run"),
         "run retry": ("run", "reason"),
-        "reminder set": ("text", "at", "after", "every", "cron", "zone"),
+        "reminder set": ("text", "at", "after", "every", "cron", "zone", "end_at", "max_runs"),
     }
 )  # fmt: skip
 # Further fields that agents need often: the description of the tool names them, which costs fewer tokens.
 MORE_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "schedule create": (
-            "after (name of a schedule; with delay, on)", "rrule", "shell (list: program, arguments)",
-            "max_attempts (with the first)", "backoff (such as 5m)", "time_limit", "start_at", "end_at",
-            "max_runs", "catch_up (none, last, all)", "tags",
+            "after (name of a schedule; with delay, on: success, failure)",
+            "needs (list of NAME:2h, the age of its success)", "rrule",
+            "shell (list: program, arguments)", "max_attempts (with the first)", "backoff (5m, exponential)",
+            "time_limit (10m)", "start_at", "end_at (instants)", "max_runs (number, then it ends)",
+            "catch_up (none, last, all)", "tags (list)", "group",
+            "manual (true: only on request)", "jitter (1m)", "limits (list of names)",
+            "calendar (except NAME)", "disable_after (failures)",
+            'watch ({"changed":"body"}: runs whose answer did not change do not count; of JSON: body.price)',
         ),
         "schedule update": ("at", "all of schedule_create"),
     }
 )  # fmt: skip
+# Tools of other toolsets that agents need often, with the fields they need: a client can call them too.
+OFTEN_FOUND: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "schedule next": ("schedule", "count"),
+        "schedule skip": ("schedule", "count"),
+        "schedule move": ("schedule", "to"),
+        "schedule backfill": ("schedule", "since", "until"),
+        "schedule upcoming": ("until",),
+        "run logs": ("run",),
+        "run wait": ("run",),
+        "run retry-failures": ("schedule", "since"),
+        "limit set": ("limit", "max_running"),
+        "queue add": ("queue", "payload"),
+        "reminder list": (),
+        "reminder cancel": ("reminder",),
+    }
+)
 # A preview takes every field of a schedule; these decide when it runs.
 SHOWN_FIELDS = MappingProxyType(
     {
@@ -168,7 +199,8 @@ def _never(operation: Operation[Any]) -> bool:
 
 def find_operations(query: str) -> list[Operation[Any]]:
     """Return the operations that fit a task best."""
-    asked = {near for word in _words(query) for near in (word, *_OTHER_WORDS.get(word, ()))}
+    words = _words(query.lower().replace("how many", ""))
+    asked = {near for word in words for near in (word, *_OTHER_WORDS.get(word, ()))}
     scored = sorted(((_score(asked, one.name), one.name) for one in operations), reverse=True)
     return [operations[name] for score, name in scored[:MAX_FOUND] if score > 0]
 
@@ -192,7 +224,11 @@ def _word_weights(name: str) -> Mapping[str, float]:
 def _rarity() -> Mapping[str, float]:
     """The logarithm of how many operations there are for each that has the word."""
     found = Counter(word for one in operations for word in _word_weights(one.name))
-    return {word: math.log(len(list(operations)) / count) for word, count in found.items()}
+    # Words of many requests, such as `limit`, are rare as names, and what they name is meant then.
+    said = Counter(
+        word for one in operations for word, weight in _word_weights(one.name).items() if weight > 0.5
+    )
+    return {word: math.log(len(list(operations)) / (said[word] or count)) for word, count in found.items()}
 
 
 def _words(text: str) -> list[str]:
