@@ -254,4 +254,19 @@ SAVED: dict[str, tuple[dict[str, Any], list[tuple[bool, int]], list[tuple[list[R
             ([("once", {"at": 400, "ttl": 1800})], "live", 1800),
         ],
     ),
+    "a resume when a late failure has just parked it plans from that start (ruling 3)": (
+        {"preset": "adaptive", "every": "90s", "disable_after": 3},
+        [(False, 0)],
+        [([], "live", 600), ([], "outage", 1800), ([("resume", {})], "live", 30)],
+    ),
+    "a run that is replaced disables nothing, after a failure in a pause": (
+        {
+            "cron": "* * * * *",
+            "overlap": "replace",
+            "retry": {**RETRY, "max_attempts": 2},
+            "disable_after": 1,
+        },
+        [(True, 0), (False, 90)],
+        [([], "live", 1200), ([("pause", {"until": 500})], "live", 1800)],
+    ),
 }

@@ -245,7 +245,7 @@ def resume(store: Store, schedule_id: str, *, ids: Ids, by: Actor, now: datetime
 
     def work(tx: Transaction) -> ChangeResult:
         record = lock_schedule(tx, schedule_id)
-        going_on = resume_progress(as_paused(record.progress, now=now), now=now)
+        going_on = resume_progress(as_paused(record.schedule, record.progress, now=now), now=now)
         admission = AdmissionBatch(tx, ids=ids, now=now)
         progress = admission.decide(replace(record, progress=going_on), load_calendars(tx, [record.schedule]))
         admission.write()

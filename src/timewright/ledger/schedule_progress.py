@@ -202,14 +202,18 @@ def progress_when_paused(
     return _plan(record.schedule, progress, calendars, now=now)
 
 
-def as_paused(progress: ScheduleProgress, *, now: datetime) -> ScheduleProgress:
+def as_paused(schedule: Schedule, progress: ScheduleProgress, *, now: datetime) -> ScheduleProgress:
     """The progress of a schedule that may be resumed, as a paused one; any other state is an error.
 
-    Nothing was decided while it was parked: its occurrences are recorded like those of a pause.
+    Nothing was decided while it was parked: its occurrences are recorded like those of a pause. With
+    `align: now` it has none before the failure that parked it, also if an instance was late.
     """
     if progress.state is ScheduleState.ACTIVE and pause_end(progress, now=now) is not None:
         return progress
     next_schedule_state(progress.state, ScheduleEvent.RESUME)
+    failed_at = progress.last_finished_at if progress.state is ScheduleState.PARKED else None
+    if failed_at is not None and counts_from_last_start(schedule):
+        progress = replace(progress, cursor=max(progress.cursor, failed_at))
     began = progress.paused_at or progress.cursor
     return replace(progress, state=ScheduleState.PAUSED, source=Source.PAUSED, paused_at=began)
 
