@@ -259,4 +259,14 @@ SAVED: dict[str, tuple[dict[str, Any], list[tuple[bool, int]], list[tuple[list[R
         [(False, 0)],
         [([], "live", 600), ([], "outage", 1800), ([("resume", {})], "live", 30)],
     ),
+    "a run that is replaced disables nothing, after a failure in a pause": (
+        {
+            "cron": "* * * * *",
+            "overlap": "replace",
+            "retry": {**RETRY, "max_attempts": 2},
+            "disable_after": 1,
+        },
+        [(True, 0), (False, 90)],
+        [([], "live", 1200), ([("pause", {"until": 500})], "live", 1800)],
+    ),
 }

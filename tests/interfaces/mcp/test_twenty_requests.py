@@ -324,7 +324,7 @@ def test_a_tool_that_is_not_permitted_is_named_with_the_scope_it_needs() -> None
     assert "secret_set needs the scope secret" in answer.content[-1].text
 
 
-def test_the_tool_list_says_that_a_payload_does_not_replace_arguments() -> None:
+def test_the_tool_list_says_that_a_payload_replaces_arguments() -> None:
     context = context_for(sample_harness().context, NEWCOMER)
 
     async def listed() -> Any:
@@ -332,4 +332,4 @@ def test_the_tool_list_says_that_a_payload_does_not_replace_arguments() -> None:
             tools = {one.name: one for one in (await client.list_tools()).tools}
             return tools["schedule_run"].input_schema["properties"]["payload"]["description"]
 
-    assert asyncio.run(listed()).startswith("ctx.payload of the function; its arguments stay, e.g. ")
+    assert asyncio.run(listed()).startswith("replaces arguments of the function")

@@ -253,6 +253,8 @@ def test_a_queue_shows_each_payload_and_says_where_one_is_cut(line: OperationsHa
 def test_a_queue_lists_leased_entries_then_those_that_wait_then_parked_ones(
     line: OperationsHarness,
 ) -> None:
+    # The shared store may be hours further when other tests have used it.
+    hour = f"{line.now:%H}"
     line.ask("queue policy set", queue="mail", max_running=9, max_attempts=1, ageing="1h")
     add(line, 2, priority="high")
     parked, _ = line.ask("queue lease", queue="mail", limit=2)["leases"]
@@ -264,12 +266,12 @@ def test_a_queue_lists_leased_entries_then_those_that_wait_then_parked_ones(
     shown = line.ask("queue show", queue="mail")["entries"]
     states = [(one["state"], one["priority"], one["fire_at"][11:13]) for one in shown]
     assert states == [
-        ("leased", 50, "12"),
-        ("ready", 50, "12"),
-        ("ready", 100, "12"),
+        ("leased", 50, hour),
+        ("ready", 50, hour),
+        ("ready", 100, hour),
         ("ready", 200, "17"),
         ("ready", 50, "18"),
-        ("parked", 50, "12"),
+        ("parked", 50, hour),
     ]
     pages, cursor = list[str](), ""
     while cursor or not pages:

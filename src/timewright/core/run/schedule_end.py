@@ -51,7 +51,9 @@ def settle_schedule(
         progress = reopen_replaced(progress, run) if is_open else replace(progress, replaced_after=None)
     if progress.state is not ScheduleState.ACTIVE:
         return progress, None
-    if schedule.disable_after is not None and progress.failures >= schedule.disable_after:
+    # The end of a run that was replaced is no failure, after others that ended in a pause.
+    has_failed = progress.failures > before.failures
+    if has_failed and schedule.disable_after is not None and progress.failures >= schedule.disable_after:
         why = f"disabled after {progress.failures} failures in a row"
         is_replaced = is_in_streak(schedule, before) and not counts_from_last_start(schedule)
         if is_replaced and replaced_at(schedule, before) is None:

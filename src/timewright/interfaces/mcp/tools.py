@@ -93,7 +93,7 @@ CORE_HELP = {
     "zone": "time zone, e.g. Europe/Berlin",
     "note": "text that is the result, e.g. water the plants",
     "call": 'registered function, e.g. reports.send or {"name":"reports.send","args":{"day":1}}',
-    "schedule run payload": 'ctx.payload of the function; its arguments stay, e.g. {"day":"2026-03-09"}',
+    "schedule run payload": 'replaces arguments of the function, or the body; e.g. {"day":"2026-03-09"}',
     "http": (
         "request, e.g. POST https://example.com/hook or"
         ' {"url":"https://example.com/hook","method":"POST","body":{"a":1}}'
@@ -200,9 +200,13 @@ def _tool(name: str) -> ToolDescription:
 
 
 def _find_tool(caller: Caller) -> ToolDescription:
+
+    def confirmed(name: str) -> str:
+        return ", dry_run, then confirm" if is_destructive(operations[name]) else ""
+
     others = ", ".join(about for name, about in TOOLSETS.items() if name != CORE)
     often = ", ".join(
-        f"{tool_name(operations[name])}({', '.join(fields)})"
+        f"{tool_name(operations[name])}({', '.join(fields)}{confirmed(name)})"
         for name, fields in OFTEN_FOUND.items()
         if is_usable(operations[name], caller)
     )

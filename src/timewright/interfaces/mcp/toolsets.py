@@ -118,7 +118,7 @@ OFTEN_FOUND: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "schedule skip": ("schedule", "count"),
         "schedule move": ("schedule", "to"),
         "schedule backfill": ("schedule", "since", "until"),
-        "schedule upcoming": ("until",),
+        "schedule upcoming": ("until", "each"),
         "run logs": ("run",),
         "run wait": ("run",),
         "run retry-failures": ("schedule", "since"),
