@@ -123,6 +123,7 @@ def test_mcp_without_a_store_suggests_how_to_create_one(here: Path) -> None:
     assert said.returncode == 0
     assert said.stdout == ""
     assert "timewright up creates one" in said.stderr
+    assert "\n  rule " in said.stderr
 
 
 def test_a_client_without_a_store_is_told_what_to_start_and_goes_on_when_it_is_there(here: Path) -> None:

@@ -63,7 +63,7 @@ def _serve(session: Session, /, write: bool, tools: str) -> None:
         try:
             context(None)
         except TimewrightError as error:
-            session.print_note(error.explain())
+            session.print_note(*error.explain().splitlines())
         serve(context, tools=tools, caller=Caller(actor="agent", scopes=ROLES[_role(write)], origin="agent"))
 
 
