@@ -396,3 +396,43 @@ def test_an_edit_keeps_an_instant_that_counts_from_the_first_end_of_a_run_that_w
 
     assert bench.progress("j").cursor == at("12:05:00") - timedelta(microseconds=1)
     assert alarms(bench) == []
+
+
+def test_a_resumed_schedule_may_still_have_to_catch_up_on_what_came_due_before_its_pause() -> None:
+    """Dense seeds 110000042 and 110000092: I23, because the pause stays stored until its rows are written."""
+    bench = Bench()
+    terms = {"overlap": "queue", "catch_up": "all", "catch_up_limit": 1, "lease": {"length": "1d"}}
+    bench.call("schedule create", name="j", call="x", every="1m", **terms)
+    bench.target.script("j", succeed(after="2m"))
+    bench.clock.advance("10m")
+    bench.advance("10s")
+    bench.call("schedule pause", schedule="j")
+    bench.advance("3m")
+    bench.call("schedule resume", schedule="j")
+
+    progress = bench.progress("j")
+    assert (progress.state, progress.next_at) == ("active", at("12:04:00"))
+    assert alarms(bench) == []
+    bench.target.script("j", succeed())
+    bench.advance("30m")
+    assert bench.progress("j").paused_at is None
+    assert [run.planned_at for run in bench.runs("j") if run.reason == "paused"] == [
+        at("12:11:00"),
+        at("12:12:00"),
+        at("12:13:00"),
+    ]
+    assert alarms(bench) == []
+
+
+def test_an_active_schedule_whose_pause_has_not_ended_is_found() -> None:
+    bench = Bench()
+    bench.call("schedule create", name="j", note="x", every="10m")
+    bench.advance("15m")
+    history = read_history(OperationContext(store=bench.store, ids=TimedIds(), notify=lambda _facts: None))
+    (schedule,) = history.schedules
+    for until in (None, to_micros(at("12:30:00")), to_micros(at("12:14:00"))):
+        paused = replace(schedule, paused_at=to_micros(at("12:13:00")), paused_until=until)
+        found = check(replace(history, schedules=(paused,)), now=to_micros(bench.now)).violations
+        assert [one.message for one in found] == [
+            "j is active, but its pause since 2026-03-10T12:13:00Z has not ended"
+        ]

@@ -77,7 +77,7 @@ def state_error(view: HistoryView, schedule: ScheduleRow, policy: SchedulePolicy
         return "is paused, but nobody paused it since it was resumed"
     if schedule.state == "active" and pause and (pause.until or NEVER) > view.now + view.skew:
         return f"is active, but was paused at {format_instant(pause.at)} {_until(pause.until)}"
-    if schedule.state == "active" and schedule.paused_at:
+    if schedule.state == "active" and schedule.paused_at and not _is_resuming(view, schedule):
         return f"is active, but its pause since {format_instant(schedule.paused_at)} has not ended"
     if schedule.state == "parked" and not schedule.reason:
         return "is parked without a reason"
@@ -86,6 +86,13 @@ def state_error(view: HistoryView, schedule: ScheduleRow, policy: SchedulePolicy
     if schedule.state in ("archived", "finished") and not ends_itself and not actions & {*ENDING_ACTIONS}:
         return f"is {schedule.state}, but nothing ended it"
     return ""
+
+
+def _is_resuming(view: HistoryView, schedule: ScheduleRow) -> bool:
+    """Whether the pause has ended, but is not recorded yet: `catch_up` has not decided all that is due."""
+    by = view.now + view.skew
+    is_over = schedule.paused_until is not None and schedule.paused_until <= by
+    return is_over and schedule.next_at is not None and schedule.next_at <= by
 
 
 def _is_endless(policy: SchedulePolicy) -> bool:
