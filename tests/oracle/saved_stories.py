@@ -269,4 +269,9 @@ SAVED: dict[str, tuple[dict[str, Any], list[tuple[bool, int]], list[tuple[list[R
         [(True, 0), (False, 90)],
         [([], "live", 1200), ([("pause", {"until": 500})], "live", 1800)],
     ),
+    "an edit just before failures park the schedule takes over at the edit": (
+        {"every": "600s", "catch_up": "spread", "retry": RETRY, "disable_after": 2},
+        [(False, 0)],
+        [([], "outage", 4000), ([("edit", {"every": "120s"})], "live", 1800)],
+    ),
 }

@@ -222,11 +222,14 @@ class HistoryView:
         pauses = [(row, ended) for row, ended in self.pauses.get(schedule_id, ()) if row.at <= at <= ended]
         if edit is None:
             return bool(pauses) or then in ("paused", "parked")
-        # What is parked admits nothing until it is resumed.
+        # What is parked admits nothing until it is resumed, and an edit leaves its cursor as it is.
         until = following[0].at if following else NEVER
         runs = self.occurrences.get(schedule_id, ())
         is_parked = then == "parked" and not any(edit.at < run.created_at < until for run in runs)
-        rows = [row for row in self.adjustments.get(schedule_id, ()) if row.seq < edit.seq]
+        rows = self.adjustments.get(schedule_id, ())
+        later = (one.cursor for one in rows if one.seq > edit.seq and one.kind != "recovered")
+        is_parked = is_parked and next(later, row.cursor if row is not None else 0) <= edit.cursor
+        rows = [one for one in rows if one.seq < edit.seq]
         return is_parked or any(_is_open(rows, *kinds, at=at) for kinds in (_PAUSE_KINDS, _HINT_PAUSE_KINDS))
 
     def calendars_at(self, namespace: str, rule: JsonObject, at: int) -> dict[str, JsonObject] | None:
