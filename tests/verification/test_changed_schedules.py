@@ -15,7 +15,7 @@ from timewright.operations import OperationContext
 from timewright.operations.health.verify import read_history
 from timewright.ports import PruneRequest
 from timewright.testing.bench import Bench
-from timewright.testing.targets import fail, succeed
+from timewright.testing.targets import fail, hang, succeed
 from timewright.verification.checker import check
 
 
@@ -436,3 +436,39 @@ def test_an_active_schedule_whose_pause_has_not_ended_is_found() -> None:
         assert [one.message for one in found] == [
             "j is active, but its pause since 2026-03-10T12:13:00Z has not ended"
         ]
+
+
+def test_a_run_may_be_replaced_by_one_with_a_smaller_id() -> None:
+    """Dense seeds 110000106 and 110000182: I9. The clock stood still, and two processes made the ids."""
+    bench = Bench()
+    bench.call("schedule create", name="j", call="x", manual=True, overlap="replace")
+    for first in (b"\x70", b"\x10"):
+        bench.ids = TimedIds(lambda size, first=first: first * size)
+        bench.call("schedule run", schedule="j")
+    bench.advance("1m")
+
+    assert [run.state for run in bench.runs("j")] == ["succeeded", "cancelled"]
+    assert alarms(bench) == []
+    history = read_history(OperationContext(store=bench.store, ids=TimedIds(), notify=lambda _facts: None))
+    alone = replace(history, runs=tuple(run for run in history.runs if run.state == "cancelled"))
+    found = check(alone, now=to_micros(bench.now), only=["I9"]).violations
+    assert [one.message.partition(" is ")[2] for one in found] == [
+        "cancelled because it was replaced, but nothing replaced it"
+    ]
+
+
+def test_a_run_may_be_replaced_by_one_that_is_skipped_later_for_its_needs() -> None:
+    """Dense seed 110000209: I9, because a run skipped for its needs did not count as a successor."""
+    bench = Bench()
+    needs = [{"schedule": "source", "within": "4m", "on": "end", "wait": "0s"}]
+    bench.call("schedule create", name="source", note="x", manual=True)
+    bench.call("schedule create", name="j", call="x", every="5m", overlap="replace", needs=needs)
+    bench.target.script("j", hang())
+    bench.advance("4m")
+    bench.call("schedule run", schedule="source")
+    bench.advance("8m")
+
+    replaced, successor = bench.runs("j")
+    assert (replaced.state, replaced.reason) == ("cancelled", "replaced")
+    assert (successor.state, successor.reason.partition(":")[0]) == ("skipped", "needs")
+    assert alarms(bench) == []

@@ -45,6 +45,8 @@ SKIP_REASONS = frozenset(
 UNLEASED_PARK_REASONS = frozenset({"unreadable", "needs"})
 LEASED_PARK_REASONS = frozenset({"exhausted", "lost", "unknown"}) | UNLEASED_PARK_REASONS
 FAIL_REASONS = frozenset({"exhausted", "unresolved"})
+# Why a run that was admitted is skipped later: it may have replaced another before.
+REPLACING_SKIPS = frozenset({*LATE_SKIP_REASONS, "needs", "quiet"})
 # What a run that is cancelled does not say, unless a person gave this reason.
 NOT_CANCELLED_REASONS = (SKIP_REASONS - {"by_hand"}) | {"exhausted"}
 
@@ -120,8 +122,21 @@ def _has_successor(view: HistoryView, run: RunRow) -> bool:
     """Whether a later run was admitted before the end of one that was replaced; it may be replaced itself."""
     ends = run.finished_at or view.now
     others = view.runs_by_schedule.get(run.schedule_id, ())
-    later = (one for one in others if one.id > run.id and run.created_at <= one.created_at <= ends)
-    return any(one.state != "skipped" or one.reason in LATE_SKIP_REASONS for one in later)
+    later = (one for one in others if one.created_at <= ends and _is_later(one, run))
+    return any(one.state != "skipped" or one.reason.partition(":")[0] in REPLACING_SKIPS for one in later)
+
+
+def _is_later(one: RunRow, run: RunRow) -> bool:
+    """Whether a run may have been admitted after another.
+
+    The store's clock stands still after it was set back. Then only occurrences have an order: the ids of one
+    millisecond increase within a process, but not between two.
+    """
+    if one.created_at != run.created_at:
+        return one.created_at > run.created_at
+    if one.dedupe_scope or run.dedupe_scope:
+        return one.id != run.id
+    return one.planned_at > run.planned_at
 
 
 def _order_error(run: RunRow, live: int) -> str:
