@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +12,11 @@ import pytest
 from timewright.core.moments import parse_instant
 from timewright.core.recurrence.triggers import Every
 from timewright.errors import InvalidInput
+from timewright.interfaces.cli.settings import load_settings
 from timewright.testing.bench import Bench
 from timewright.testing.targets import hang, succeed
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def create(bench: Bench, **fields: Any) -> Any:
@@ -95,3 +100,35 @@ def test_between_answers_at_most_a_thousand_instants_unless_told_otherwise() -> 
     grid = Every(timedelta(seconds=1), start)
     assert len(grid.between(start, start + timedelta(hours=1))) == 1000
     assert len(grid.between(start, start + timedelta(hours=1), limit=5000)) == 3600
+
+
+def test_the_settings_of_a_workflow_cron_are_read_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example = re.search(r"`defaults\.jitter`, a duration: `(.+?)`", _names_of_a_workflow_cron())
+    assert example is not None
+    defaults = f'{{"catch_up_limit": 25, "overlap": "QUEUE", "catch_up": "all", "jitter": "{example[1]}"}}'
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIMEWRIGHT_LOOK_AHEAD", "30s")
+    monkeypatch.setenv("TIMEWRIGHT_MAX_SLEEP", "20s")
+    monkeypatch.setenv("TIMEWRIGHT_DEFAULTS", defaults)
+
+    settings = load_settings(None, {}, strict=False)
+
+    assert (settings.look_ahead, settings.max_sleep) == (timedelta(seconds=30), timedelta(seconds=20))
+    assert settings.defaults.catch_up_limit == 25
+    assert (settings.defaults.overlap, settings.defaults.catch_up) == ("queue", "all")
+    assert settings.defaults.jitter == timedelta(milliseconds=500)
+
+
+def test_the_routes_of_a_workflow_cron_map_to_routes_that_exist() -> None:
+    routes = re.findall(r"`((?:GET|POST|PUT|DELETE) /api/v1/[^`]+)`", _names_of_a_workflow_cron())
+    reference = (DOCS / "reference" / "operations.md").read_text(encoding="utf-8")
+    assert len(routes) == 4
+    assert [route for route in routes if f"`{route}`" not in reference] == []
+
+
+def _names_of_a_workflow_cron() -> str:
+    """The table that maps the names of a workflow cron to ours."""
+    page = (DOCS / "differences.md").read_text(encoding="utf-8")
+    return page.partition("## Names of a workflow cron")[2].partition("\n## ")[0]
