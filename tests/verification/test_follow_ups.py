@@ -6,8 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from tests.operations.harness import OperationsHarness
+from tests.promises.schedule_outcomes import alarms, at
 from timewright.core.moments import to_micros
 from timewright.operations.health.verify import read_history
+from timewright.testing.bench import Bench
+from timewright.testing.targets import fail, succeed
 from timewright.verification import History, check
 
 SECOND = 1_000_000
@@ -47,3 +50,20 @@ def test_missing_moved_and_extra_follow_ups_are_found(lived: tuple[History, int]
     twice = replace(rows[3], id="run_x", planned_at=rows[3].planned_at + 130 * SECOND)
     (said,) = broken(replace(history, runs=(*others, *rows, twice)), now)
     assert said.endswith("follows no end of load")
+
+
+def test_a_run_that_was_reset_may_end_together_with_one_that_is_followed() -> None:
+    """Dense seed 110000309: I41. Both ended while the clock stood still, and the reset run came first."""
+    bench = Bench()
+    bench.call("schedule create", name="load", call="x", every="5m", overlap="allow")
+    bench.call("schedule create", name="report", after="load", on="end", note="x")
+    bench.target.script("load", fail(), succeed())
+    bench.advance("5m")
+    bench.clock.advance("5m")
+    bench.call("run retry", run=bench.runs("load")[0].id)
+    bench.advance("10s")
+
+    first, second = bench.runs("load")
+    assert first.finished_at == second.finished_at == at("12:10:00")
+    assert [run.planned_at for run in bench.runs("report")] == [at("12:05:00"), at("12:10:00")]
+    assert alarms(bench) == []

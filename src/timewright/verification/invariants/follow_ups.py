@@ -36,9 +36,7 @@ def _check_schedule(
     others = {one.id for one in view.history.schedules if _is_named(one, schedule.namespace, name)}
     runs = [run for i in others for run in view.runs_by_schedule.get(i, ())]
     rows = [row for row in view.occurrences.get(schedule.id, ()) if row.planned_at > began]
-    unmatched = _UnmatchedOccurrences(
-        rows, delay=parse_duration(policy.trigger.get("delay", "PT0S")), skew=view.skew
-    )
+    unmatched = _UnmatchedOccurrences(view, rows, delay=parse_duration(policy.trigger.get("delay", "PT0S")))
     ends = {run.id: possible_ends(view, run) for run in runs}
     followable = [run for run in runs if _is_followed_kind(run, policy)]
     unfollowed = unmatched.match(followable, ends)
@@ -65,14 +63,18 @@ def _check_schedule(
 class _UnmatchedOccurrences:
     """The occurrences of a schedule that are not matched to an upstream end yet."""
 
-    def __init__(self, rows: list[RunRow], *, delay: int, skew: int) -> None:
+    def __init__(self, view: HistoryView, rows: list[RunRow], *, delay: int) -> None:
         self.delay = delay
         self.rows = sorted((row for row in rows if row.source == "baseline-after"), key=_planned)
-        self._late = delay + MAX_SHIFT_US + skew
+        self._view = view
+        self._late = delay + MAX_SHIFT_US + view.skew
 
     def match(self, runs: list[RunRow], ends: dict[str, list[int]]) -> set[str]:
-        """Match each run to an occurrence, the most certain matches first; return the unmatched runs."""
-        waiting = sorted(runs, key=lambda run: run.finished_at or 0)
+        """Match each run to an occurrence, the most certain matches first; return the unmatched runs.
+
+        Among ends of one instant, that of a reset run comes last: it may have been followed before its reset.
+        """
+        waiting = sorted(runs, key=lambda run: (run.finished_at or 0, bool(self._view.resets(run))))
         for within, all_ends in ((EXACT_MATCH_US, False), (EXACT_MATCH_US, True), (self._late, True)):
             waiting = [
                 run
