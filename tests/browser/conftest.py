@@ -44,7 +44,7 @@ release = pathlib.Path("release")
 
 
 @scheduler.task()
-def slow():
+def slow(order: int = 0):
     """Run until the file exists."""
     while not release.exists():
         time.sleep(0.02)

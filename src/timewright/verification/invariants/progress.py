@@ -13,7 +13,7 @@ from timewright.verification.oracle.times import format_instant, parse_instant
 from timewright.verification.rows import JsonObject, ScheduleRow
 from timewright.verification.view import NEVER, HistoryView
 
-ENDLESS_TRIGGERS = ("every", "cron", "rrule")
+REPEATING_TRIGGERS = ("every", "cron", "rrule")
 # Each ends a schedule, and leaves an audit entry.
 ENDING_ACTIONS = ("schedule.archive", "schedule.finish", "schedule.reject")
 
@@ -56,7 +56,7 @@ def _next_time_errors(
         if at != paused_until and (at is None or at > view.now):
             yield f"shows {format_instant(at)} as its next time, but is paused {_until(paused_until)}"
     elif at is None:
-        if _is_endless(policy):
+        if _has_further_instants(view, schedule, policy):
             yield "is active and has no next time"
     elif at <= (schedule.replaced_after or schedule.cursor) and schedule.source.startswith("baseline"):
         yield f"shows {format_instant(at)} as its next time, which is decided"
@@ -82,7 +82,7 @@ def state_error(view: HistoryView, schedule: ScheduleRow, policy: SchedulePolicy
     if schedule.state == "parked" and not schedule.reason:
         return "is parked without a reason"
     actions = {line.action for line in view.audit.get(schedule.id, ())}
-    ends_itself = schedule.state == "finished" and (policy is None or not _is_endless(policy))
+    ends_itself = schedule.state == "finished" and (policy is None or _may_finish(view, schedule, policy))
     if schedule.state in ("archived", "finished") and not ends_itself and not actions & {*ENDING_ACTIONS}:
         return f"is {schedule.state}, but nothing ended it"
     return ""
@@ -95,9 +95,18 @@ def _is_resuming(view: HistoryView, schedule: ScheduleRow) -> bool:
     return is_over and schedule.next_at is not None and schedule.next_at <= by
 
 
-def _is_endless(policy: SchedulePolicy) -> bool:
-    """Whether there is always a further occurrence."""
-    return policy.trigger.get("kind") in ENDLESS_TRIGGERS and not policy.has_bounds
+def _has_further_instants(view: HistoryView, schedule: ScheduleRow, policy: SchedulePolicy) -> bool:
+    """Whether an occurrence follows in any case: a recurrence rule may have a count, and a cron years."""
+    if policy.trigger.get("kind") not in REPEATING_TRIGGERS or policy.has_bounds:
+        return False
+    return view.planned_instants(policy) is None or _next_planned(view, schedule, policy) is not None
+
+
+def _may_finish(view: HistoryView, schedule: ScheduleRow, policy: SchedulePolicy) -> bool:
+    """Whether a schedule may have finished by itself: nothing follows, or the change it watched for has come."""
+    runs = view.occurrences.get(schedule.id, ())
+    has_changed = policy.ends_at_change and any(run.state == "succeeded" for run in runs)
+    return has_changed or not _has_further_instants(view, schedule, policy)
 
 
 def _paused_until(schedule: ScheduleRow) -> int | None:

@@ -83,6 +83,7 @@ class SchedulePolicy(Struct, frozen=True, kw_only=True):
     adaptive: bool = False
     clamp_min: int = 0
     clamp_max: int = 0
+    ends_at_change: bool = False
     target: JsonObject = {}
     retry_budget: RetryBudget = RetryBudget()
 
@@ -178,6 +179,7 @@ def _policy(schedule_id: str, body: JsonObject) -> SchedulePolicy:
         adaptive=bool(body.get("adaptive", False)),
         clamp_min=parse_duration(clamp.get("min")),
         clamp_max=parse_duration(clamp.get("max")),
+        ends_at_change=bool((body.get("watch") or {}).get("once")),
         target=body.get("target", {}),
         retry_budget=_budget(body),
     )
