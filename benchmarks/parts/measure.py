@@ -22,7 +22,7 @@ from timewright.core.facts import Fact, RunFailed, RunParked, RunSucceeded, RunW
 from timewright.core.policies.policies import Overlap
 from timewright.core.recurrence.triggers import AnyTrigger, Every
 from timewright.core.run.admission import Fire
-from timewright.core.run.run import Attempt, RunState
+from timewright.core.run.run import Attempt, Run, RunState
 from timewright.core.schedule.decision import Source
 from timewright.core.schedule.schedule import Schedule
 from timewright.core.target import AnyTarget, Call
@@ -266,8 +266,11 @@ def enqueue_backfill(store: Store, schedule: Schedule, count: int) -> None:
     record = store.read(lambda tx: tx.get_schedules([schedule.id]))[schedule.id]
     fire = Fire(planned_at=now, fire_at=now, source=Source.MANUAL)
     while count:
-        part = min(count, 10_000)
-        runs = [build_manual_run(record, fire, ids=IDS, by=ACTOR, now=now, previous="") for _ in range(part)]
+        part, runs = min(count, 10_000), list[Run]()
+        for _ in range(part):
+            # Each is linked to the run before, as `run_many` does: a run without a link is looked up.
+            previous = runs[-1].id if runs else ""
+            runs.append(build_manual_run(record, fire, ids=IDS, by=ACTOR, now=now, previous=previous))
         store.write(lambda tx, runs=runs: tx.add_runs(runs))
         count -= part
 
