@@ -247,6 +247,13 @@ class RunsOfStep(Struct, frozen=True, kw_only=True):
     last: str
 
 
+class RunsBesideOccurrence(Struct, frozen=True, kw_only=True):
+    """The runs of a schedule at an instant that are not its occurrence, by id: backfills, and by hand."""
+
+    schedule_id: str
+    planned_at: datetime
+
+
 class WaitingSteps(Struct, frozen=True):
     """The steps of a namespace that wait for an event, or without one for an answer, by id."""
 
@@ -284,6 +291,7 @@ RunSelection = (
     | LeasedRuns
     | StepRuns
     | RunsOfStep
+    | RunsBesideOccurrence
     | WaitingSteps
     | RunsWithNeeds
     | RunsWithExternalId

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ from timewright.core.run.admission import InFlightCounts
 from timewright.core.run.run import Run, RunState
 from timewright.errors import Conflict
 from timewright.ports import RunChange, RunFilter, Store, Transaction
-from timewright.ports.rows import LiveRuns, ReleasableRuns
+from timewright.ports.rows import LiveRuns, ReleasableRuns, RunsBesideOccurrence
 from timewright.stores.queries.runs import SqlRunQueries
 
 
@@ -47,6 +48,17 @@ def by_hand(many: int) -> list[Run]:
 
 def occurrence(store: Store, schedule_id: str, at: datetime) -> Run | None:
     return store.read(lambda tx: tx.find_occurrence(schedule_id, at))
+
+
+def test_the_runs_of_an_instant_beside_its_occurrence_are_found(store: Store, nightly: str) -> None:
+    own, backfilled = make_run(nightly), make_run(nightly, dedupe_scope="backfill:bf_1", exclusive=False)
+    manual_id = new_id()
+    manual = make_run(nightly, id=manual_id, dedupe_scope=manual_id, exclusive=False)
+    later = make_run(nightly, dedupe_scope="backfill:bf_1", planned_at=NOON + TICK, exclusive=False)
+    add(store, own, backfilled, manual, later)
+    which = RunsBesideOccurrence(schedule_id=nightly, planned_at=NOON)
+    found = store.read(lambda tx: tx.select_runs(which))
+    assert found == sorted([backfilled, manual], key=attrgetter("id"))
 
 
 @pytest.mark.parametrize("many", [0, 1, 300])

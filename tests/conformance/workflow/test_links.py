@@ -326,6 +326,7 @@ def test_each_query_uses_its_index(database: Database) -> None:
         "waiting_steps": ["runs_waiting"],
         "find_runs_by_dedupe_scope": ["runs_occurrence"],
         "find_occurrence": ["runs_occurrence"],
+        "runs_beside_occurrence": ["runs_occurrence", "runs_manual"],
     }
     looks = re.compile(r"(SCAN|SEARCH) (runs|schedule_links|dependency_waits|follow_ups|schedules)\b")
     for statement, indexes in made_for.items():

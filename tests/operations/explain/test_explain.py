@@ -439,3 +439,44 @@ def test_an_after_trigger_has_no_known_neighbours(empty: OperationsHarness) -> N
     answer = explain(empty, "after", "10T12:30:00")
     assert (answer["status"], answer["previous_at"], answer["next_at"]) == ("undecided", None, None)
     assert explain(empty, "after")["at"] == "2026-03-10T12:10:00Z"
+
+
+def test_a_backfilled_instant_is_explained_by_its_run(empty: OperationsHarness) -> None:
+    empty.ask("schedule create", name="daily", cron="0 3 * * *", note="hello")
+    span = {"since": "2026-03-05T03:00:00Z", "until": "2026-03-05T03:00:00Z"}
+    assert empty.ask("schedule backfill", span, schedule="daily")["count"] == 1
+    waiting = explain(empty, "daily", "05T03:00:00")
+    empty.advance(minutes=1)
+    ran = explain(empty, "daily", "05T03:00:00")
+    assert waiting["status"] == "ready"
+    assert (ran["status"], ran["source"]) == ("succeeded", "backfill")
+    assert "someone requested a backfill" in sentences(ran)
+
+
+def test_a_skipped_instant_names_the_backfill_that_ran_it(empty: OperationsHarness) -> None:
+    empty.ask("schedule create", name="poll", every="10m", note="hello", catch_up="none")
+    empty.sleep(minutes=31)
+    empty.bench.tick()
+    span = {"since": "2026-03-10T12:10:00Z", "until": "2026-03-10T12:10:00Z"}
+    empty.ask("schedule backfill", span, schedule="poll")
+    empty.advance(minutes=1)
+    answer = explain(empty, "poll", "10T12:10:00")
+    assert answer["status"] == "skipped"
+    assert "for the same time ran and succeeded" in sentences(answer)
+
+
+def test_before_its_creation_a_backfill_is_offered_only_for_an_instant_of_the_trigger(
+    empty: OperationsHarness,
+) -> None:
+    empty.ask("schedule create", name="daily", cron="0 3 * * *", note="hello")
+    planned, other = explain(empty, "daily", "05T03:00:00"), explain(empty, "daily", "05T03:01:00")
+    assert [one["operation"] for one in planned["remedies"]] == ["schedule backfill"]
+    assert other["remedies"] == []
+    assert "it is not an instant of its trigger" in sentences(other)
+
+
+def test_a_run_by_hand_at_a_future_instant_is_explained_by_its_run(empty: OperationsHarness) -> None:
+    empty.ask("schedule create", name="poll", every="1h", note="hello")
+    empty.ask("schedule run", schedule="poll", at="2026-03-10T12:20:00Z")
+    assert explain(empty, "poll", "10T12:20:00")["source"] == "manual"
+    assert explain(empty, "poll", "10T12:20:01")["status"] == "not_planned"

@@ -45,6 +45,7 @@ from timewright.operations.lookup import find_run, find_schedule
 from timewright.operations.registry import FAILED_RUN, GetRun, ObjectName, OperationRequest, operations
 from timewright.operations.views import RunSummary, summarize_run
 from timewright.ports import RunFilter, ScheduleRecord, Transaction
+from timewright.ports.rows import RunsBesideOccurrence
 from timewright.ports.workflow import StepRow
 
 _STATE_PHRASES = {
@@ -156,12 +157,27 @@ def _with_placement(
 def _find_occurrence_run(tx: Transaction, record: ScheduleRecord, request: ExplainSchedule) -> Run | None:
     """Return the run of the occurrence, if there is one; a manual schedule has no next one, so its last."""
     if request.at is not None:
-        return tx.find_occurrence(record.schedule.id, request.at)
+        own = tx.find_occurrence(record.schedule.id, request.at)
+        return own or _find_run_beside(tx, record.schedule.id, request.at)
     is_manual = isinstance(record.schedule.trigger, Manual) and record.progress.state is ScheduleState.ACTIVE
     if request.last or is_manual:
         page = tx.find_runs(RunFilter(schedule_id=record.schedule.id, limit=1))
         return page.rows[0] if page.rows else None
     return None
+
+
+def _find_run_beside(tx: Transaction, schedule_id: str, at: datetime) -> Run | None:
+    """Return the newest run of an instant that is not its occurrence: of a backfill, or by hand."""
+    found = tx.select_runs(RunsBesideOccurrence(schedule_id=schedule_id, planned_at=at))
+    return found[-1] if found else None
+
+
+def _explain_run_again(tx: Transaction, run: Run) -> tuple[str, ...]:
+    """Explain which backfill or manual run is for the time of a skipped occurrence."""
+    if run.state is not RunState.SKIPPED or not run.schedule_id or run.dedupe_scope:
+        return ()
+    again = _find_run_beside(tx, run.schedule_id, run.planned_at)
+    return (f"{again.id} for the same time {_STATE_PHRASES[again.state]}",) if again is not None else ()
 
 
 def _policy_file_error(context: OperationContext) -> str:
@@ -197,7 +213,12 @@ def _explain_with_run(
         status=run.state.value,
         reason=run.reason,
         summary=_summary(run, name or run_label(run)),
-        because=(*explain_workflow_step(tx, run), *why.because, *explain_links(tx, run)),
+        because=(
+            *explain_workflow_step(tx, run),
+            *why.because,
+            *_explain_run_again(tx, run),
+            *explain_links(tx, run),
+        ),
         policy=policy_fields(schedule, why.policy) if schedule is not None else {},
         remedies=why.remedies,
         source=run.source,

@@ -316,12 +316,17 @@ def _before_creation(instant: _Instant) -> UnrecordedOccurrence:
     name = ("schedule", instant.schedule.name)
     is_creation = instant.at == instant.schedule.created_at
     why = f"the schedule was created at {format_instant(instant.schedule.created_at)}"
+    because = [f"{why}, and its first occurrence comes after that" if is_creation else why]
+    found = instant.occurrence
+    if found is None:
+        because.append(f"it is not an instant of its trigger: {instant.schedule.trigger.describe()}")
+    backfill = remedy("schedule backfill", name, since=at_text, until=at_text)
     return UnrecordedOccurrence(
         at=instant.at,
         status="not_planned",
         summary="is when the schedule was created" if is_creation else "was before the schedule existed",
-        because=(f"{why}, and its first occurrence comes after that" if is_creation else why,),
-        remedies=(remedy("schedule backfill", name, since=at_text, until=at_text),),
+        because=tuple(because),
+        remedies=(backfill,) if found is not None and not found.excluded else (),
     )
 
 

@@ -28,6 +28,7 @@ from timewright.ports.rows import (
     LiveRuns,
     QueuedRuns,
     ReleasableRuns,
+    RunsBesideOccurrence,
     RunSelection,
     RunsOfStep,
     RunsWithArtifacts,
@@ -180,7 +181,7 @@ class SqlRunQueries(SqlQueries):
         if isinstance(which, LeasedRuns) and which.lease_id is not None:
             return self._find_lease(which.lease_id)
         runs = [read_run(row) for row in self._selected_rows(which)]
-        if isinstance(which, LeasedRuns | WaitingSteps):
+        if isinstance(which, LeasedRuns | WaitingSteps | RunsBesideOccurrence):
             runs.sort(key=attrgetter("id"))
         elif isinstance(which, StepRuns):
             runs.sort(key=attrgetter("created_at", "dedupe_scope"))
@@ -316,6 +317,16 @@ def _ids_and_limit(which: FutureManualRuns | ReleasableRuns) -> dict[str, Any]:
     return {"ids": list(which.schedule_ids or ()), "limit": which.limit}
 
 
+def _around_instant(which: RunsBesideOccurrence) -> dict[str, Any]:
+    """The instant, and the ids of the runs by hand that may be planned for it."""
+    return {
+        "id": which.schedule_id,
+        "planned_at": to_micros(which.planned_at),
+        "first": since_parameters(which.planned_at)["from"],
+        "last": first_id("run", at=which.planned_at + ID_ROUNDING),
+    }
+
+
 # The selections that are one statement, and its parameters.
 _SELECTIONS: dict[Any, tuple[str, Callable[[Any], dict[str, Any]]]] = {
     LiveRuns: ("live_runs", _ids),
@@ -332,6 +343,7 @@ _SELECTIONS: dict[Any, tuple[str, Callable[[Any], dict[str, Any]]]] = {
         "find_runs_by_dedupe_scope",
         lambda which: {**asdict(which), "planned_at": to_micros(which.planned_at)},
     ),
+    RunsBesideOccurrence: ("runs_beside_occurrence", _around_instant),
     RunsWithNeeds: ("runs_with_needs", _ids),
     RunsWithExternalId: (
         "runs_by_external_id",

@@ -1202,6 +1202,15 @@ WHERE planned_at = :planned_at AND schedule_id = '' AND dedupe_scope >= :first A
     AND dedupe_scope <> id
 ORDER BY dedupe_scope
 
+-- name: runs_beside_occurrence
+-- A backfill has a scope of its own; a run by hand has only its id, which begins with its instant.
+SELECT {run} FROM runs
+WHERE planned_at = :planned_at AND schedule_id = :id AND dedupe_scope <> '' AND dedupe_scope <> id
+UNION ALL
+SELECT {run} FROM runs
+WHERE schedule_id = :id AND schedule_id <> '' AND dedupe_scope = id AND id >= :first AND id < :last
+    AND planned_at = :planned_at
+
 -- name: count_namespace
 -- For quotas: schedules in use and runs that wait, each counted up to its maximum. Schedules in use are all minus the
 -- archived and finished ones, because both numbers come from indexes alone.
