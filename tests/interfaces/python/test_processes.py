@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+import pytest
 
 from timewright import Scheduler
 
@@ -36,6 +40,17 @@ def work(ctx):
 app.start()
 app.schedules.run("work")
 begun.wait(20)
+"""
+
+INTERRUPTED = """
+import threading
+from timewright import Scheduler
+app = Scheduler("app.db")
+@app.schedule(manual=True, run_at_start=True)
+def work():
+    print("begun", flush=True)
+    threading.Event().wait(60)
+app.run()
 """
 
 STARTED_AND_ENDED = """
@@ -91,6 +106,14 @@ def told(here: Path, text: str, *, file: bool = True) -> list[str]:
     return done.stdout.splitlines()
 
 
+def await_text(file: Path, text: str) -> None:
+    """Wait until a file contains a text."""
+    end = time.monotonic() + 20
+    while text not in file.read_text():
+        assert time.monotonic() < end, file.read_text()
+        time.sleep(0.01)
+
+
 def test_a_fork_does_not_reuse_the_open_store_of_its_parent(tmp_path: Path) -> None:
     """Like a server that loads the program and forks workers."""
     inside = "exec('try: app.start()\\nexcept Exception as error: print(error.code, error.fix, flush=True)')"
@@ -122,6 +145,26 @@ def test_runs_are_released_when_a_program_exits_without_stop(tmp_path: Path) -> 
     (instance,) = later.instances.list().instances
     later.stop()
     assert (run.state, run.attempts, instance.state) == ("ready", 0, "stopped")
+
+
+@pytest.mark.parametrize("delay_s", [0, 1])
+def test_ctrl_c_says_what_it_waits_for_and_a_second_one_ends_without_a_traceback(
+    tmp_path: Path, delay_s: int
+) -> None:
+    (tmp_path / "program.py").write_text(INTERRUPTED)
+    command, log = [sys.executable, "program.py"], tmp_path / "log"
+    with (
+        log.open("w") as stderr,
+        subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=stderr, text=True) as program,
+    ):
+        assert program.stdout is not None
+        assert program.stdout.readline() == "begun\n"
+        program.send_signal(signal.SIGINT)
+        await_text(log, "stopping: 1 run in progress, waiting up to 30s; Ctrl-C again stops now\n")
+        time.sleep(delay_s)
+        program.send_signal(signal.SIGINT)
+        assert program.wait(20) == 130
+    assert "Traceback" not in log.read_text()
 
 
 def test_a_program_that_ends_after_its_start_fails_no_run(tmp_path: Path) -> None:

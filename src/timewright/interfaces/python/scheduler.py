@@ -48,7 +48,7 @@ from timewright.interfaces.python.results import (
     timeout_seconds,
 )
 from timewright.interfaces.python.spelling import spell_as_keywords
-from timewright.interfaces.python.stop_signal import StopSignal, stop_at_exit, stop_previous
+from timewright.interfaces.python.stop_signal import StopSignal, stop_after_run, stop_at_exit, stop_previous
 from timewright.interfaces.python.web import WebMethods
 from timewright.interfaces.python.workflow_builder import DefinitionDecorators
 from timewright.operations import operations
@@ -293,7 +293,7 @@ class Scheduler(
             callback()
 
     def run(self) -> None:
-        """Start and block until a signal or `stop()`, then stop gracefully; a second signal ends at once."""
+        """Start and block until a signal or `stop()`, then stop gracefully; a second Ctrl-C waits no longer."""
         in_main_thread = threading.current_thread() is threading.main_thread()
         numbers = (signal.SIGINT, signal.SIGTERM) if in_main_thread else ()
         previous = {number: signal.signal(number, self._on_signal) for number in numbers}
@@ -304,7 +304,7 @@ class Scheduler(
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
-            self.stop()
+            stop_after_run(self)
 
     def on_stop(self, callback: Callable[[], object]) -> None:
         """Call `callback` after the scheduler has stopped, in the thread that stopped it."""

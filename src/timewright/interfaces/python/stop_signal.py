@@ -11,12 +11,15 @@ from datetime import timedelta
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
+from timewright.core.moments import format_duration
+
 if TYPE_CHECKING:
     from timewright.interfaces.python.scheduler import Scheduler
 
 _LOGGER = logging.getLogger("timewright")
 # A signal that arrives just before `wait` blocks is only handled when `wait` returns.
 DEFAULT_WAIT_S = 1.0
+INTERRUPTED = 130
 
 
 class StopSignal:
@@ -58,6 +61,21 @@ def stop_previous(made: Scheduler, key: str) -> None:
     if previous is not None and previous.is_running:
         _LOGGER.info("stopping the scheduler that was made before on the same store")
         previous.stop(wait=timedelta(0))
+
+
+def stop_after_run(scheduler: Scheduler) -> None:
+    """Stop a scheduler whose `run` ends. Ctrl-C meanwhile asks the runs in progress to stop, and exits."""
+    try:
+        in_progress = len(scheduler.instance.launcher) if scheduler.is_running else 0
+        if in_progress:
+            runs = f"{in_progress} run{'' if in_progress == 1 else 's'} in progress"
+            wait = format_duration(scheduler.instance.settings.stop_wait)
+            _LOGGER.warning("stopping: %s, waiting up to %s; Ctrl-C again stops now", runs, wait)
+        scheduler.stop()
+    except KeyboardInterrupt:
+        with suppress(KeyboardInterrupt):
+            scheduler.stop(wait=timedelta(0))
+        raise SystemExit(INTERRUPTED) from None
 
 
 def stop_at_exit(reference: weakref.ref[Scheduler]) -> None:
