@@ -59,6 +59,14 @@ def test_a_file_without_an_owner_belongs_to_its_file_name(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["schedules: []", "# all are deleted\nschedules:\n", "zone: UTC\nqueues: []"]
+)
+def test_a_file_whose_last_definition_was_deleted_is_read(text: str) -> None:
+    file = read_definitions(text, name="ops/payments.yaml")
+    assert (file.owner, file.definitions) == ("payments", ())
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("a: [", "f.yaml line 2: cannot be read"),

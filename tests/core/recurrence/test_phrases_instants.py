@@ -159,7 +159,7 @@ tomorrow 9 => tomorrow at 9
 1798185600000 => @1798185600, in seconds
 before friday => tomorrow at 09:00
 easter => tomorrow at 09:00
-9am gmt+2 => a zone by its name instead of the offset: Europe/Berlin, or UTC
+9am gmt+2 => the name of a zone instead of the offset, such as Europe/Berlin
 tomorrow 9am berlin => write the zone as Europe/Berlin
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -278,3 +279,34 @@ def test_upcoming_occurrences_fit_80_columns_and_are_in_the_zone_that_is_asked_f
     few = invoke(harness, "upcoming", "--limit", "2", width=80)
     assert few.lines[-1] == "more follows: use a larger --limit, --each 1, --tag or --group"
     assert invoke(harness, "upcoming", "--tag", "none").out.startswith("nothing is planned until ")
+
+
+def test_a_paused_schedule_shows_when_its_pause_ends_and_an_ended_one_no_pause(
+    harness: OperationsHarness,
+) -> None:
+    harness.ask("schedule pause", schedule="nightly-report", until="2026-03-10T14:00:00Z")
+    listed = next(row for row in invoke(harness, "schedule", "list").lines if "nightly-report" in row)
+    assert "after 14:00:00 (in 2 h)" in listed
+    assert "until     " in invoke(harness, "schedule", "get", "nightly-report").out
+    harness.ask("schedule archive", schedule="nightly-report")
+    archived = invoke(harness, "schedule", "get", "nightly-report").out
+    assert "archived" in archived
+    assert "until" not in archived
+
+
+def test_a_phrase_with_an_offset_is_refused_with_a_zone_as_its_fix(harness: OperationsHarness) -> None:
+    refused = invoke(harness, "schedule", "next", "--trigger", "every day at 9am +02:00")
+    assert "try     the name of a zone instead of the offset, such as Europe/Berlin" in refused.err
+
+
+def test_a_definition_of_another_file_names_the_option_that_takes_it_over(
+    harness: OperationsHarness, tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.yaml").write_text("schedules: [{name: a, every: 1h, note: x}]")
+    invoke(harness, "apply", str(tmp_path / "one.yaml"))
+    refused = invoke(harness, "apply", str(tmp_path / "two.yaml"))
+    assert (
+        "try     remove it from file:one or from file:two, or plan and apply with --take-over file:one"
+        in refused.err
+    )

@@ -163,8 +163,9 @@ class Shop:
 
 
 def test_bound_methods_can_be_scheduled(app: Scheduler) -> None:
-    with pytest.raises(InvalidInput, match="it is an unbound method"):
+    with pytest.raises(InvalidInput, match="it is an unbound method") as refusal:
         app.schedule(every("1h"))(Shop.tidy)
+    assert refusal.value.fix == "define a function without parameters"
     app.schedule(every("1h"))(Shop().tidy)
     assert kept(app) == {"tidy": "every 1h"}
 

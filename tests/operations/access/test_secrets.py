@@ -454,6 +454,13 @@ def test_an_unbound_secret_is_refused_for_an_agent_and_warned_about_for_a_person
     assert warning.endswith("timewright secret bind crm-token --host api.crm.example")
 
 
+def test_a_missing_secret_is_warned_about(harness: OperationsHarness) -> None:
+    (warning,) = create(guest(harness, "secret-use"))["warnings"]
+    assert warning == (
+        "there is no secret crm-token, and runs fail without it: timewright secret set crm-token"
+    )
+
+
 def test_a_new_step_of_a_workflow_needs_secret_use_too(harness: OperationsHarness) -> None:
     harness.ask("secret set", secret="crm-token", value=CANARY, hosts=["api.crm.example"])
     target = {"kind": "http", "url": "https://api.crm.example", "headers": {"X-Key": "secret://crm-token"}}

@@ -190,10 +190,19 @@ def test_a_schedule_of_a_program_is_refused_unless_it_is_taken_over(harness: Ope
     request = {"name": "a", "every": "1h", "note": "x"}
     save_declarations(harness.context, Program(name="pay"), {"a": request}, instance="i")
     text = "- {name: a, every: 1h, note: x}"
-    with pytest.raises(Conflict, match="belongs to app:pay"):
+    with pytest.raises(Conflict, match="belongs to app:pay") as refusal:
         apply(harness, text)
+    assert (
+        refusal.value.fix
+        == "remove it from app:pay or from file:ops, or plan and apply with --take-over app:pay"
+    )
     apply(harness, text, take_over=["app:pay"])
     assert harness.bench.call("schedule get", schedule="a")["schedule"]["owner"] == "file:ops"
+
+
+def test_the_last_definition_of_a_file_can_be_pruned(harness: OperationsHarness) -> None:
+    apply(harness, "schedules: [{name: a, every: 1h, note: x}]")
+    assert changes(apply(harness, "schedules: []", prune=True)) == {("schedule", "a"): "archived"}
 
 
 def test_the_same_name_in_two_files_is_refused(harness: OperationsHarness) -> None:

@@ -175,8 +175,9 @@ def test_a_call_that_cannot_succeed_is_refused_when_it_is_created() -> None:
     check_call(functions.registry, call("add", a=1))
     with pytest.raises(NotFound):
         check_call(functions.registry, call("ad", a=1))
-    with pytest.raises(InvalidInput, match="it needs 'a'"):
+    with pytest.raises(InvalidInput, match="it needs 'a'") as refusal:
         check_call(functions.registry, call("add"))
+    assert refusal.value.fix == 'args: {"a": …, "b": …}'
     with pytest.raises(InvalidInput, match="does not take 'aa'; did you mean 'a'"):
         check_call(functions.registry, call("add", aa=1))
     with pytest.raises(InvalidInput):

@@ -87,7 +87,7 @@ def read_definitions(text: str, *, name: str) -> DefinitionFile:
             rule=rule,
             fix=error.fix or f"correct line {error.line}",
         ) from None
-    if not reader.definitions and reader.owner is None:
+    if not reader.definitions and not reader.has_sections and reader.owner is None:
         raise input_error(name, text, "has no definitions", rule=_FILE_RULE, fix=_FILE_FIX)
     return DefinitionFile(
         name=name, owner=reader.owner or _owner_of(name), definitions=tuple(reader.definitions)
@@ -114,6 +114,7 @@ class _FileReader:
         self.name = name
         self.owner: str | None = None
         self.definitions: list[Definition] = []
+        self.has_sections = False
         self._zone: str | None = None
         self._places: dict[tuple[Kind, str], str] = {}
 
@@ -144,6 +145,8 @@ class _FileReader:
             sections[word] = part
         with self._located(document):
             self._read_header({word: sections[word].value for word in _HEADER if word in sections})
+        # Also without definitions: the last one of a section may have been deleted.
+        self.has_sections |= bool(sections.keys() & SECTIONS)
         for word, kind in SECTIONS.items():
             section = sections.get(word)
             if section is None or (not section.is_list and section.value is None):

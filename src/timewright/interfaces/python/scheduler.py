@@ -293,7 +293,7 @@ class Scheduler(
             callback()
 
     def run(self) -> None:
-        """Start and block until a signal or `stop()`, then stop gracefully; a second Ctrl-C waits no longer."""
+        """Start and block until a signal or `stop()`, then stop gracefully; a second Ctrl-C hurries it."""
         in_main_thread = threading.current_thread() is threading.main_thread()
         numbers = (signal.SIGINT, signal.SIGTERM) if in_main_thread else ()
         previous = {number: signal.signal(number, self._on_signal) for number in numbers}

@@ -93,11 +93,14 @@ def check_secret_use(
 
 
 def secret_warnings(context: OperationContext, target: AnyTarget) -> Iterator[str]:
-    """Warn about secrets that may go anywhere, because a caller could send them to any server."""
+    """Warn about missing secrets, and about those that a caller could send to any host or command."""
     names = _references(target)
     if not names:
         return
-    for secret in context.store.read(lambda tx: find_secrets(tx, context.namespace, names)):
+    known = context.store.read(lambda tx: find_secrets(tx, context.namespace, names))
+    for name in sorted(set(names) - {secret.name for secret in known}):
+        yield f"there is no secret {name}, and runs fail without it: timewright secret set {name}"
+    for secret in known:
         if secret.is_unbound:
             destination = (
                 secret_destination(target)

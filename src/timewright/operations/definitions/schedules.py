@@ -353,12 +353,15 @@ def check_owner(kind: str, name: str, owned: Ownership, owner: DefinitionOwner) 
     """Reject a definition that belongs to another owner."""
     if owned.owner in (owner.name, UNNAMED_APP) or owned.owner in owner.takes_over:
         return
+    takes_over = (
+        f", or plan and apply with --take-over {owned.owner}" if owner.name.startswith("file:") else ""
+    )
     raise Conflict(
         f"{kind} {name} belongs to {owned.owner}",
         field="owner",
         value=owned.owner,
         rule="every definition has one owner",
-        fix=f"remove it from {owned.owner} or from {owner.name}, or let {owner.name} take it over",
+        fix=f"remove it from {owned.owner} or from {owner.name}{takes_over}",
     )
 
 

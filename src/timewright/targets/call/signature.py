@@ -59,12 +59,13 @@ class FunctionSignature(Struct, frozen=True, kw_only=True):
         """Refuse arguments that do not fit the function `name`. With `more_later`, some may be missing."""
         why = self.mismatch(args, more_later=more_later)
         if why:
+            named = ", ".join(f'"{parameter}": …' for parameter in sorted(self.parameters - {"self"})[:5])
             raise InvalidInput(
                 f"{field} do not fit {name!r}: {why}",
                 field=field,
                 value=", ".join(sorted(args))[:64],
                 rule="the arguments must match the parameters of the function",
-                fix=f"args: {{{', '.join(sorted(self.parameters))}}}",
+                fix=f"args: {{{named}}}" if named else "define a function without parameters",
             )
 
     def check_payload(self, name: str, args: dict[str, Any], payload: Any) -> None:

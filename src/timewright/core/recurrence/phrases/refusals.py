@@ -111,7 +111,7 @@ def unread(tokens: Sequence[Token], parsed: Parsed, example: str) -> Unread:
             return Unread(
                 f"has an offset after {time.text!r}",
                 rule="a time without a date has a zone, because offsets change during the year",
-                fix="a zone by its name instead of the offset: Europe/Berlin, or UTC",
+                fix="the name of a zone instead of the offset, such as Europe/Berlin",
             )
     at = min(parsed.furthest, len(tokens))
     read = at - 1 if at == len(tokens) and tokens and "NUMBER" in tokens[-1].kinds else at

@@ -55,13 +55,14 @@ _MAIN_FIELD = {"http": "url", "call": "name", "shell": "command", "note": "text"
 def schedule_page(answer: JsonObject, screen: Screen) -> list[str]:
     """Return the definition, progress and next occurrences of a schedule."""
     schedule, progress = answer["schedule"], answer["progress"]
+    is_over = progress["state"] in ("finished", "archived")
     rows: list[tuple[str, str]] = [
         ("state", ": ".join(part for part in (progress["state"], progress["reason"]) if part)),
-        ("until", format_value(progress["paused_until"], screen)),
+        ("until", "" if is_over else format_value(progress["paused_until"], screen)),
         ("trigger", localize_times(answer["trigger"], now=screen.now, zone=screen.zone)),
         ("read as", answer.get("read_as", "")),
         ("next", _times(answer["next"], screen, zoned=has_zone(schedule["trigger"]))),
-        ("reason", localize_times(answer["decision"], now=screen.now, zone=screen.zone)),
+        ("reason", "" if is_over else localize_times(answer["decision"], now=screen.now, zone=screen.zone)),
         ("waits for", "\n".join(_upstream_line(one, screen) for one in answer["upstream"])),
         ("downstream", "\n".join(_downstream_line(one) for one in answer["downstream"])),
         ("target", _target(schedule["target"])),

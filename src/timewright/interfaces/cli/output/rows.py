@@ -194,9 +194,11 @@ def _schedule_state(row: Row, _screen: Screen) -> str:
 
 
 def _schedule_next(row: Row, screen: Screen) -> str:
-    upcoming = row["paused_until"] if row["state"] == "paused" else row["next_at"]
+    if row["state"] == "paused":
+        until = _next(row["paused_until"], screen)
+        return f"after {until}" if until else ""
     there = time_in_zone(row["next_local"], row["zone"], screen_zone=screen.zone)
-    return _next(upcoming, screen, there)
+    return _next(row["next_at"], screen, there)
 
 
 def _schedule_last(row: Row, screen: Screen) -> str:
