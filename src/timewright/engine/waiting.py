@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import datetime
 
 from msgspec import Struct, field
+
+from timewright.engine.constants import OUTAGE_ERRORS
 
 
 class EventWaker:
@@ -37,14 +40,19 @@ class LoopHealth(Struct):
     facts_lost: int = 0
     clock_problem: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
+    on_outage: Callable[[str], None] | None = None
+    """Called with the error when the store fails several times in a row, with "" when it answers again."""
 
     def record_success(self, *, ticked_at: datetime | None = None) -> None:
         """The store was written or read without an error."""
         with self.lock:
+            is_recovery = self.errors_in_a_row >= OUTAGE_ERRORS
             self.errors_in_a_row = 0
             if ticked_at is not None:
                 self.ticks += 1
                 self.last_tick_at = ticked_at
+        if is_recovery and self.on_outage is not None:
+            self.on_outage("")
 
     def on_observer_error(self, error: BaseException) -> None:
         """Keep the error of an observer; it stops nothing."""
@@ -56,4 +64,7 @@ class LoopHealth(Struct):
             self.errors += 1
             self.errors_in_a_row += 1
             self.last_error = f"{type(error).__name__}: {error}"
-            return self.errors_in_a_row
+            in_a_row = self.errors_in_a_row
+        if in_a_row == OUTAGE_ERRORS and self.on_outage is not None:
+            self.on_outage(self.last_error)
+        return in_a_row

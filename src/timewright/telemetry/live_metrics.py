@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -34,6 +34,7 @@ class HealthSource(Protocol):
     ticks: int
     errors: int
     last_tick_at: datetime | None
+    on_outage: Callable[[str], None] | None
 
 
 class LiveMetricsCollector(Collector):

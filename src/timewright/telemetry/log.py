@@ -198,6 +198,14 @@ class ApplicationLog:
         return self._redact(self._traceback_of(fact.run_id, fact.fence)).rstrip()
 
 
+def log_outage(problem: str, *, redact: Redact = str) -> None:
+    """Log that the store fails, or without a problem that it answers again."""
+    if problem:
+        LOGGER.error("the store fails, so nothing starts; retrying: %s", _one_line(redact(problem)))
+    else:
+        LOGGER.warning("the store answers again")
+
+
 def _joined(several: Sequence[facts.RunSkipped]) -> Fact:
     first = several[0]
     return facts.OccurrencesDropped(

@@ -82,6 +82,13 @@ class Telemetry:
 
             self._metrics.registry.register(LiveMetricsCollector(store, health=health))
 
+    def report_outages(self, health: HealthSource) -> None:
+        """Log outages of the store, if the scheduler is embedded; `timewright up` prints them itself."""
+        if self._is_embedded:
+            from timewright.telemetry.log import log_outage
+
+            health.on_outage = partial(log_outage, redact=self._redact)
+
     def wrap_target(self, kind: str, target: Target) -> Target:
         """Wrap the target in a span for each attempt, if tracing is on."""
         return self._tracing.wrap_target(kind, target) if self._tracing is not None else target

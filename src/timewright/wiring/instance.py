@@ -157,6 +157,7 @@ class Instance:
         self._start_thread: threading.Thread | None = None
         self.loop = self._build_loop(observers)
         self.telemetry.register_live_metrics(self.store, health=self.loop.health)
+        self.telemetry.report_outages(self.loop.health)
 
     def metrics_text(self) -> str:
         """The metrics of this instance in the Prometheus text format."""

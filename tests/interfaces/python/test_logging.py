@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,10 +15,12 @@ import pytest
 from timewright import Scheduler, Settings, every
 from timewright.core import facts
 from timewright.core.sensitive_keys import redact_store_url
+from timewright.engine.constants import OUTAGE_ERRORS
 from timewright.engine.observers import ObserverDispatcher
+from timewright.engine.waiting import LoopHealth
 from timewright.errors import InvalidInput, OverQuota, TimewrightError
 from timewright.ports.store import ScheduleNames
-from timewright.telemetry.log import LOGGER, ApplicationLog
+from timewright.telemetry.log import LOGGER, ApplicationLog, log_outage
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
@@ -211,3 +214,32 @@ def test_a_refusal_in_a_program_ends_with_the_fix(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput) as refusal:
         Scheduler(tmp_path / "app.db").schedule(every("1h"), jitterr="1m")(print)  # type: ignore[call-arg]
     assert str(refusal.value).endswith(f"try: {refusal.value.fix})")
+
+
+def test_a_store_that_fails_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    app = Scheduler(tmp_path / "jobs.db")
+    app.schedule(every("1s"), name="tick")(lambda: None)
+    app.start()
+    try:
+        (tmp_path / "jobs.db").rename(tmp_path / "moved.db")
+        end = time.monotonic() + 20
+        while app.instance.loop.health.errors_in_a_row <= OUTAGE_ERRORS:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+    finally:
+        app.stop(wait=timedelta(0))
+    errors = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert len(errors) == 1
+    assert errors[0].startswith("the store fails, so nothing starts; retrying: UnsafeStore: ")
+
+
+def test_the_end_of_an_outage_is_logged_only_after_its_start(caplog: pytest.LogCaptureFixture) -> None:
+    health = LoopHealth(on_outage=log_outage)
+    for failures in (OUTAGE_ERRORS - 1, OUTAGE_ERRORS + 2):
+        for _ in range(failures):
+            health.record_failure(OSError("a password: hunter2\nand a line"))
+        health.record_success()
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("ERROR", "the store fails, so nothing starts; retrying: OSError: a password: hunter2\\nand a line"),
+        ("WARNING", "the store answers again"),
+    ]
