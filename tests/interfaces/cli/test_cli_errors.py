@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -237,6 +238,22 @@ def test_an_interrupt_and_a_closed_output_print_no_error() -> None:
         done = CliRunner().invoke(cli, ["schedule", "list"], obj=broken(error))
         assert (done.exit_code, done.stdout, done.stderr.strip()) == (code, "", "")
     assert exit_code_of(BrokenPipeError()) == 0
+
+
+def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
+    """As in `set -o pipefail; timewright … | head -1`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        command("schema"),
+        cwd=tmp_path,
+        env=environment(),
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_system_errors_are_printed_with_their_message(capsys: pytest.CaptureFixture[str]) -> None:

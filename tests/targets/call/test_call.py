@@ -228,6 +228,7 @@ def test_an_app_is_found_by_its_name_or_alone_in_its_module(
         "two_apps",
         "broken_app",
         "no_app_of_this_name",
+        "",
         "an_app:nothing",
         "os",
         "an_app:FunctionRegistry",

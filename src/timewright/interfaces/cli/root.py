@@ -196,6 +196,14 @@ class RootGroup(NounGroup):
             ("Other", [name for name in names if name not in placed]),
         ]
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; a reader that left is no error, for which click would exit with 1."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            print_error(error, [])
+            return exit_code_of(error)
+
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> Any:
         """Run the command line; errors are printed as messages, not as tracebacks."""
         arguments = list(sys.argv[1:] if args is None else args)

@@ -386,8 +386,8 @@ def _location_of(error: BaseException) -> str:
 
 def _not_an_app(reference: str, why: str) -> TimewrightError:
     file, _, name = reference.partition(":")
-    meant = ".".join(Path(file).with_suffix("").parts)
     is_file = file.endswith(".py") or "/" in file
+    meant = ".".join(Path(file.removesuffix(".py")).parts)
     return input_error(
         "app",
         reference,

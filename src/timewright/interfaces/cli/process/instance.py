@@ -324,7 +324,7 @@ def _pause_notes(session: Session, context: OperationContext) -> list[str]:
 def _functions(session: Session, settings: Settings, app: str | None) -> Any:
     """Return the registry with the functions of the app and of installed packages."""
     installed = settings.entry_points
-    registry = _load_app(app, store_url=session.store_url) if app else new_registry()
+    registry = _load_app(app, store_url=session.store_url) if app is not None else new_registry()
     registry.uses_entry_points = installed
     for name, why in (registry.load_entry_points() if installed else {}).items():
         session.print_note(f"note: function {name} of an installed package cannot be loaded: {why}")
