@@ -10,7 +10,7 @@ CHECK_INTERVAL = timedelta(seconds=1)
 RECHECK_DELAY_S = 0.05
 # The pauses after the first, second, … error of the store in a row.
 ERROR_BACKOFF_S = (0.1, 0.5, 1.0, 2.0, 5.0)
-# So many errors in a row, after 0.6 s, are an outage of the store: fewer pass without a word.
+# This number of errors in a row, after 0.6 s, is an outage of the store and logged; fewer are not.
 OUTAGE_ERRORS = 3
 # A schedule that is overdue by this much was not decided by its instance: then every instance decides it.
 # Well below the default grace, within which an occurrence counts as late and not as missed.

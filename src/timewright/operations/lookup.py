@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
@@ -69,6 +70,14 @@ def find_run(tx: Transaction, namespace: str, wanted: str) -> Run:
     """Return a run by its id."""
     run = tx.get_runs([wanted]).get(wanted) if is_run_id(wanted) else None
     if run is None or run.namespace != namespace:
+        if not is_run_id(wanted) and tx.find_schedule_id(namespace, wanted) is not None:
+            raise NotFound(
+                f"no run {wanted!r}, which is a schedule",
+                field="run",
+                value=wanted,
+                rule="a run has an id of its own",
+                fix=f"run list with schedule: {shlex.quote(wanted)}",
+            )
         raise not_found("run", wanted, (), list_command="run list")
     return run
 

@@ -98,3 +98,13 @@ def test_ctrl_c_while_the_program_is_imported_prints_no_traceback(monkeypatch: p
 
     monkeypatch.setitem(sys.modules, "timewright.interfaces.cli", Interrupted("cli"))
     assert main() == 130
+
+
+@pytest.mark.parametrize("verb", ["get", "explain", "cancel", "retry", "logs"])
+def test_a_schedule_in_place_of_a_run_names_the_command_that_lists_its_runs(
+    harness: OperationsHarness, verb: str
+) -> None:
+    harness.ask("schedule create", name="idle", every="1h", note="x")
+    refused = invoke(harness, "run", verb, "idle")
+    assert refused.err.startswith("error: no run 'idle', which is a schedule\n")
+    assert "try     timewright run list --schedule idle\n" in refused.err

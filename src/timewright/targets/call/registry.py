@@ -251,6 +251,9 @@ class FunctionRegistry:
         near = get_close_matches(name[:255], self._functions, n=1, cutoff=0.5)
         if near:
             return f"did you mean {near[0]!r}?"
+        if not self._functions:
+            server = "http://127.0.0.1:7411"
+            return f"ask the server that has it: --server {server}, or start with --app module:scheduler"
         return "register it with a decorator, or start with --app module:scheduler"
 
 
