@@ -28,7 +28,7 @@ from timewright.core.run.run import Run
 from timewright.ports import Store
 from timewright.ports.rows import FirstReadyRuns, SetAsideSchedules
 from timewright.stores.postgres.connection import PLANNER_SETTINGS
-from timewright.stores.queries.ready_runs import MAX_PROBED_BUCKETS
+from timewright.stores.queries.ready_runs import MAX_PROBED_BUCKETS, MIN_LARGE_LEASE
 from timewright.stores.statements import POSTGRES, SQLITE, load_statements
 
 SEND, CLEAN = ("call:send",), ("call:clean",)
@@ -268,3 +268,35 @@ def rows_read_by_leasing(store: Any) -> int:
         return int(count(sql) - before)
 
     return store.write(work)
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_large_leases_are_made_one_after_another(store: Store, database: Database) -> None:
+    add(store, *(make_run(needs=SEND) for _ in range(5)))
+    turn = "SELECT pg_try_advisory_xact_lock(hashtext('timewright.leasing'))"
+
+    with psycopg.connect(database.place) as other:
+
+        def others_may_lease(limit: int) -> bool:
+            def work(tx: Any) -> bool:
+                tx.ready_runs(now=NOON, limit=limit, offer=SENDER)
+                (row,) = other.execute(turn).fetchall()
+                other.rollback()
+                return bool(row[0])
+
+            return store.write(work)
+
+        assert not others_may_lease(MIN_LARGE_LEASE)
+        assert others_may_lease(MIN_LARGE_LEASE - 1)
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_a_process_that_is_suspended_while_it_leases_keeps_nobody_from_leasing(
+    store: Store, database: Database
+) -> None:
+    runs = [make_run(needs=SEND) for _ in range(5)]
+    add(store, *runs)
+
+    with psycopg.connect(database.place) as suspended:
+        suspended.execute("SELECT pg_advisory_xact_lock(hashtext('timewright.leasing'))")
+        assert ready(store, SENDER, limit=MIN_LARGE_LEASE) == ids(*runs)

@@ -426,6 +426,18 @@ WITH RECURSIVE buckets (ready_bucket) AS (
 )
 SELECT ready_bucket FROM buckets WHERE ready_bucket IS NOT NULL
 
+-- name: wait_for_other_leasing [postgres]
+-- Large leases are made one after another: at the same time, each would pass what the others have locked. A process may
+-- be suspended while it leases, so nobody waits for longer than 0.5 s.
+WITH RECURSIVE tries (number, is_locked) AS (
+    SELECT 1, pg_try_advisory_xact_lock(hashtext('timewright.leasing'))
+    UNION ALL
+    SELECT number + 1, CASE WHEN pg_sleep(0.002)::text = ''
+        THEN pg_try_advisory_xact_lock(hashtext('timewright.leasing')) END
+    FROM tries WHERE NOT is_locked AND number < 250
+)
+SELECT max(number) FROM tries
+
 -- name: ready_runs_of_bucket
 -- Few columns, because most ready runs were never leased; the last column says so. The others are read in full.
 SELECT id, namespace, schedule_id, dedupe_scope, planned_at, fire_at, state, source, revision, queue, priority,

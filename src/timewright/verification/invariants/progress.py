@@ -103,7 +103,7 @@ def _has_further_instants(view: HistoryView, schedule: ScheduleRow, policy: Sche
 
 
 def _may_finish(view: HistoryView, schedule: ScheduleRow, policy: SchedulePolicy) -> bool:
-    """Whether a schedule may have finished by itself: nothing follows, or the change it watched for has come."""
+    """Whether a schedule may have finished by itself: nothing follows, or the watched change has come."""
     runs = view.occurrences.get(schedule.id, ())
     has_changed = policy.ends_at_change and any(run.state == "succeeded" for run in runs)
     return has_changed or not _has_further_instants(view, schedule, policy)
