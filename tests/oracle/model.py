@@ -558,6 +558,8 @@ class Life:
         if not self.terms.adaptive:
             return
         self.interval_hint = (interval, self.now + ttl)
+        # Its end decides again, also behind what was skipped ahead (ruling 22).
+        self.decided_at = min(self.decided_at, self.now)
         if not self.pauses:
             self._nudge(self._first_wish(interval))
 

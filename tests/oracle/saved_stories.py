@@ -274,4 +274,18 @@ SAVED: dict[str, tuple[dict[str, Any], list[tuple[bool, int]], list[tuple[list[R
         [(False, 0)],
         [([], "outage", 4000), ([("edit", {"every": "120s"})], "live", 1800)],
     ),
+    "an edit at the very end of a pause plans from there": (
+        {"every": "90s"},
+        [(True, 0)],
+        [([("pause", {"until": 60})], "live", 60), ([("edit", {"every": "60s"})], "live", 300)],
+    ),
+    "a second interval hint is decided again at its end, also if a skip was decided for later (ruling 22)": (
+        {"preset": "adaptive", "every": "60s"},
+        [(True, 0)],
+        [
+            ([("interval", {"interval": 1000, "ttl": 3600})], "live", 1200),
+            ([("skip", {})], "live", 90),
+            ([("interval", {"interval": 1000, "ttl": 600})], "live", 4000),
+        ],
+    ),
 }

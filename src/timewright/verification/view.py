@@ -210,27 +210,32 @@ class HistoryView:
         far = self.now + MAX_AHEAD_US
         return schedule.wake_at is not None and schedule.wake_at > far and max(ends, default=0) > self.now
 
-    def may_be_suspended(self, schedule_id: str, at: int, edit: AdjustmentRow | None) -> bool:
-        """Whether a schedule may have been paused or parked at an instant, or just before an edit then.
+    def may_be_suspended(self, following: RevisionRow, edit: AdjustmentRow | None) -> bool:
+        """Whether a schedule may have been paused or parked just before an edit made a revision.
 
         Parking leaves no audit entry, but the next entry records the state before it.
         """
+        schedule_id, at = following.schedule_id, following.at
         steps = [line for line in self.audit.get(schedule_id, ()) if line.action in STATE_CHANGING_ACTIONS]
-        following = [line for line in steps if line.at > at]
+        later = [line for line in steps if line.at > at]
         row = self.schedules.get(schedule_id)
-        then = following[0].before if following else row.state if row is not None else ""
+        then = later[0].before if later else row.state if row is not None else ""
         pauses = [(row, ended) for row, ended in self.pauses.get(schedule_id, ()) if row.at <= at <= ended]
         if edit is None:
             return bool(pauses) or then in ("paused", "parked")
         # What is parked admits nothing until it is resumed, and an edit leaves its cursor as it is.
-        until = following[0].at if following else NEVER
-        runs = self.occurrences.get(schedule_id, ())
+        until = later[0].at if later else NEVER
+        runs, rows = self.occurrences.get(schedule_id, ()), self.adjustments.get(schedule_id, ())
         is_parked = then == "parked" and not any(edit.at < run.created_at < until for run in runs)
-        rows = self.adjustments.get(schedule_id, ())
-        later = (one.cursor for one in rows if one.seq > edit.seq and one.kind != "recovered")
-        is_parked = is_parked and next(later, row.cursor if row is not None else 0) <= edit.cursor
+        cursors = (one.cursor for one in rows if one.seq > edit.seq and one.kind != "recovered")
+        is_parked = is_parked and next(cursors, row.cursor if row is not None else 0) <= edit.cursor
+        # At its very end a pause is open only if the new revision has decided its instants.
+        decided = any(run.revision >= following.revision and run.planned_at <= at for run in runs)
+        ends = at if decided else at + 1
         rows = [one for one in rows if one.seq < edit.seq]
-        return is_parked or any(_is_open(rows, *kinds, at=at) for kinds in (_PAUSE_KINDS, _HINT_PAUSE_KINDS))
+        return is_parked or any(
+            _is_open(rows, *kinds, at=ends) for kinds in (_PAUSE_KINDS, _HINT_PAUSE_KINDS)
+        )
 
     def calendars_at(self, namespace: str, rule: JsonObject, at: int) -> dict[str, JsonObject] | None:
         """The calendars of a rule as they were at an instant, or None if one is unknown."""

@@ -209,7 +209,7 @@ def _handover(
 ) -> int:
     """Where a revision hands over: just before its first undecided instant, or at the edit."""
     at, skipped = following.at, view.skipped_by_hand.get(following.schedule_id, set())
-    if view.may_be_suspended(following.schedule_id, at, edit):
+    if view.may_be_suspended(following, edit):
         if edit is not None:
             # Nothing is decided until it goes on, and then by the new plan.
             return max(last, edit.cursor)
