@@ -454,7 +454,9 @@ class Life:
         disabled = terms.disable_after is not None and self.failures >= terms.disable_after
         if disabled and "person" not in self.pauses:
             self.state = "parked"
-            self.pauses.setdefault("disabled", (self.cursor, None))
+            # From-now alignment has no occurrence before the failure, also if it was seen late (ruling 3).
+            began = max(self.cursor, self.now) if terms.from_now else self.cursor
+            self.pauses.setdefault("disabled", (began, None))
         elif not row.by_hand:
             self._plan_after_settling(work, streak)
 

@@ -288,4 +288,9 @@ SAVED: dict[str, tuple[dict[str, Any], list[tuple[bool, int]], list[tuple[list[R
             ([("interval", {"interval": 1000, "ttl": 600})], "live", 4000),
         ],
     ),
+    "a resume when the late end of a run has just parked it plans from that end (ruling 3)": (
+        {"preset": "adaptive", "every": "120s", "disable_after": 1},
+        [(False, 1)],
+        [([], "outage", 600), ([], "outage", 785), ([("resume", {})], "live", 1800)],
+    ),
 }
