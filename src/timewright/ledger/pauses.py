@@ -19,7 +19,7 @@ from timewright.core.schedule.pauses import (
     pause_need,
     skipping_spans,
 )
-from timewright.core.schedule.schedule import Schedule, ScheduleProgress
+from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.ledger.lookups import RunTerms, find_owners, load_calendars, lock_schedule
 from timewright.ledger.schedule_progress import progress_after_clock_return
 from timewright.ports import (
@@ -34,6 +34,7 @@ from timewright.ports import (
     Transaction,
 )
 from timewright.ports.objects import GLOBAL_NAMESPACE
+from timewright.ports.schedules import ScheduleListRow
 from timewright.ports.store import ClockDoubt
 
 # The actor and the origin of such a pause.
@@ -191,6 +192,24 @@ def load_pauses(tx: Transaction, *, now: datetime, records: Iterable[ScheduleRec
     """Load the pauses that hold now, and those that ended since the next instants were planned."""
     since = min((one.progress.next_at or one.progress.cursor for one in records), default=None)
     return PauseLookup(tx.open_pauses(since=since), now=now)
+
+
+def describe_pauses(
+    tx: Transaction, found: Sequence[ScheduleRecord | ScheduleListRow], *, now: datetime
+) -> list[str]:
+    """Return who paused each schedule, and which pause of a scope holds for it; empty if none does."""
+    paused = [one.schedule.id for one in found if one.progress.state is ScheduleState.PAUSED]
+    scopes, last = load_pauses(tx, now=now), tx.last_pauses(paused)
+
+    if not last and not scopes.any_open:
+        return [""] * len(found)
+
+    def describe(schedule: Schedule) -> str:
+        own = last.get(schedule.id)
+        by = f"{own.actor}: {own.reason}".removesuffix(": ") if own is not None else ""
+        return "; ".join(part for part in (by, scopes.describe(schedule)) if part)
+
+    return [describe(one.schedule) for one in found]
 
 
 def without_paused(

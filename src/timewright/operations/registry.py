@@ -79,11 +79,13 @@ class OperationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The base class of all requests; each operation has its own subclass.
 
     `flattens` names a field and a model: a request accepts the model's fields beside its own, and collects
-    them unparsed in that field. Error messages never repeat the values of `redacted_fields`.
+    them unparsed in that field. Error messages never repeat the values of `redacted_fields`. With
+    `keeps_zones` an instant that was written with a zone is in that zone, so that the answer can repeat it.
     """
 
     flattens: ClassVar[tuple[str, type[Struct]] | None] = None
     redacted_fields: ClassVar[tuple[str, ...]] = ()
+    keeps_zones: ClassVar[bool] = False
 
 
 class WriteRequest(OperationRequest, frozen=True, kw_only=True):

@@ -16,12 +16,19 @@ from msgspec.structs import replace
 from timewright.core.input.aliases import FIELD_ALIASES, REPLACEMENTS, SHORT_FIELDS, snake_case
 from timewright.core.input.decode import decode
 from timewright.core.input.input_errors import unknown_field
-from timewright.core.input.instant_text import ZONE_FIELDS, DefaultZone, instant_fields, resolve_instants
+from timewright.core.input.instant_text import (
+    ZONE_FIELDS,
+    DefaultZone,
+    instant_fields,
+    resolve_instants,
+    zone_in,
+    zone_in_text,
+)
 from timewright.core.input.scalars import check_size
 from timewright.core.input.struct_decoder import canonical_fields, is_field_name, type_info
 from timewright.core.moments import format_duration
 from timewright.core.schedule.schedule import Schedule
-from timewright.core.zones import check_zone
+from timewright.core.zones import check_zone, load_zone
 from timewright.errors import InvalidInput, TimewrightError, UnknownField
 
 R = TypeVar("R", bound=Struct)
@@ -68,6 +75,7 @@ def parse_request(
 
     With `now`, its points in time may be written in words, and without an offset they are read in `zone`.
     """
+    zones: Mapping[str, str] = {}
     simple = _parse_simple(payload, request)
     if simple is not None:
         return simple
@@ -75,6 +83,7 @@ def parse_request(
         if isinstance(payload, Mapping):
             payload = _with_own_names(payload, request)
             if now is not None and instant_fields(request):
+                zones = _written_zones(payload, request)
                 payload = resolve_instants(payload, instant_fields(request), now=now(), zone=zone)
                 payload = _without_used_zone(payload, request)
         parsed = _parse_fields(payload, request)
@@ -86,7 +95,8 @@ def parse_request(
         for name in _NAME_FIELDS.intersection(request.__struct_fields__)
         if isinstance(text := getattr(parsed, name), str) and not text.isascii()
     }
-    return replace(parsed, **normalized) if normalized else parsed
+    zoned = {name: getattr(parsed, name).astimezone(load_zone(zone)) for name, zone in zones.items()}
+    return replace(parsed, **normalized, **zoned) if normalized or zoned else parsed
 
 
 def _parse_simple(payload: Mapping[str, Any], request: type[R]) -> R | None:
@@ -171,6 +181,15 @@ def _subject(request: type[Struct]) -> str:
     assert isinstance(info, mi.StructType)
     needed = [field.encode_name for field in info.fields if field.required]
     return needed[0] if len(needed) == 1 and needed[0] in {*_NAME_FIELDS, "run"} else ""
+
+
+def _written_zones(payload: Mapping[str, Any], request: type[Struct]) -> Mapping[str, str]:
+    """Return the zones that were written with the points in time of a request that repeats them."""
+    if not getattr(request, "keeps_zones", False):
+        return {}
+    texts = {name: payload.get(name) for name in instant_fields(request)}
+    found = {name: zone_in_text(text) or zone_in(payload) for name, text in texts.items() if text}
+    return {name: zone for name, zone in found.items() if zone}
 
 
 def _without_used_zone(payload: Mapping[str, Any], request: type[Struct]) -> Mapping[str, Any]:

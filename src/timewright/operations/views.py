@@ -21,7 +21,7 @@ from timewright.core.schedule.hints import NO_HINTS
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.core.zones import local_time
 from timewright.ledger.lookups import load_calendars
-from timewright.ledger.pauses import load_pauses
+from timewright.ledger.pauses import describe_pauses
 from timewright.ledger.records.notes import run_note
 from timewright.ledger.workflow_runs.records import workflow_label
 from timewright.operations.explain.dependencies import Downstream, Upstream, downstreams, upstreams
@@ -64,7 +64,9 @@ class ScheduleSummary(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...]
     metadata: dict[str, Any]
     paused_by: str = ""
-    """The pause of a group or another scope that holds for it, as in "group reports by ada: audit"."""
+    """Who paused it, as in "ada: audit", and which pause of a group or another scope holds for it, as in
+    "group reports by ada: audit".
+    """
 
 
 class ScheduleDetail(Struct, frozen=True, kw_only=True):
@@ -80,15 +82,20 @@ class ScheduleDetail(Struct, frozen=True, kw_only=True):
     upstream: tuple[Upstream, ...] = ()
     downstream: tuple[Downstream, ...] = ()
     paused_by: str = ""
-    """The pause of a group or another scope that holds for it."""
+    """Who paused it, and which pause of a group or another scope holds for it."""
     warnings: tuple[str, ...] = ()
     """Likely mistakes; set in the answer to a write."""
     read_as: str = ""
-    """How the phrase of the trigger, or the end of a pause, was read; set in the answer to a write."""
+    """How the phrase of the trigger, or the end of a pause, was read; set in the answer to a write.
+
+    Empty if there was none: what a cron expression or an interval means, `trigger` says.
+    """
 
 
 class RunSummary(Struct, frozen=True, kw_only=True):
-    """A run in a list; a queue entry has no schedule. `started_at` is the start of the last attempt.
+    """A run in a list; a queue entry has no schedule.
+
+    `started_at` is the start of the last attempt, also while the run waits for the next one.
 
     `attempts` counts charged attempts, those that failed or timed out, since the last retry or reset: it is 0
     after a success at once. `fence` counts every lease and never decreases.
@@ -186,7 +193,7 @@ def build_schedule_detail(
         ahead = add_manual_runs_and_notes(tx, record.schedule, ahead, now=now, count=NEXT_SHOWN)
     before = upstreams(tx, record.schedule)
     after = downstreams(tx, record.schedule) if snapshot.has_downstream else ()
-    paused = load_pauses(tx, now=now).describe(record.schedule)
+    (paused,) = describe_pauses(tx, [record], now=now)
     if ahead is not detail.next or before or after or paused:
         detail = replace(detail, next=ahead, upstream=before, downstream=after, paused_by=paused)
     schedule_id = record.schedule.id

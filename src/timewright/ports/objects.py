@@ -131,6 +131,10 @@ class ObjectQueries(Protocol):
         """Return the adjustments of a schedule, newest first."""
         ...
 
+    def last_pauses(self, schedule_ids: Sequence[str]) -> Mapping[str, Adjustment]:
+        """Return the newest pause of each of these schedules that was paused by hand."""
+        ...
+
     def add_pause(self, pause: Pause) -> None:
         """Insert a pause; it holds from this commit on."""
         ...

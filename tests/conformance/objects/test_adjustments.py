@@ -59,3 +59,14 @@ def test_a_snapshot_says_whether_occurrences_after_the_cursor_were_skipped(store
     ahead = adjustment(schedule.id, AdjustmentKind.SKIP, planned_at=cursor + MINUTE)
     store.write(lambda tx: tx.add_adjustments([ahead]))
     assert has_skips()
+
+
+def test_the_last_pause_of_each_schedule_is_found(store: Store) -> None:
+    mine, other, never = (new_id("schedule") for _ in range(3))
+    first, last = adjustment(mine, reason="audit"), adjustment(mine, at=NOON + HOUR, actor="bob")
+    resumed, pause = adjustment(mine, AdjustmentKind.RESUME), adjustment(other)
+
+    store.write(lambda tx: tx.add_adjustments([first, pause, last, resumed]))
+
+    assert store.read(lambda tx: tx.last_pauses([mine, other, never])) == {mine: last, other: pause}
+    assert store.read(lambda tx: tx.last_pauses([])) == {}

@@ -182,6 +182,7 @@ def test_a_zone_beside_an_interval_is_still_refused() -> None:
         ({"cron": "nightly Asia/Tokyo"}, "every day at 00:00, Asia/Tokyo"),
         ({"trigger": ["hourly", "every day at 9:05"]}, "every hour at :00, UTC; every day at 09:05, UTC"),
         ({"at": "tomorrow 9am", "zone": "Europe/Berlin"}, "Wednesday 2026-03-11 at 09:00, Europe/Berlin"),
+        ({"at": "tomorrow 9am Europe/Berlin"}, "Wednesday 2026-03-11 at 09:00, Europe/Berlin"),
         ({"every": "half hour"}, "every 30 minutes"),
         ({"every": "5m"}, ""),
         ({"rrule": "FREQ=DAILY"}, ""),

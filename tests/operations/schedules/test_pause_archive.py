@@ -8,7 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from tests.operations.harness import OperationsHarness
-from timewright.errors import InvalidInput, NotAllowed, NotFound
+from timewright.errors import Forbidden, InvalidInput, NotAllowed, NotFound
+from timewright.ledger.replan import Actor
+from timewright.operations import OperationContext, operations
+from timewright.operations.access.authentication import ROLES, Caller, context_for
+from timewright.operations.explain.reasons import MAX_AUDIT_ROWS
 from timewright.testing.targets import fail
 
 
@@ -37,6 +41,64 @@ def test_a_pause_says_how_its_end_was_read(harness: OperationsHarness) -> None:
     assert paused["progress"]["paused_until"] == "2026-03-16T07:00:00Z"
     assert paused["read_as"] == "until Monday 2026-03-16 at 08:00, Europe/Berlin"
     assert harness.ask("schedule pause", schedule="orders-poll")["read_as"] == ""
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"until": "tomorrow 2pm America/New_York"},
+        {"until": "tomorrow 2pm", "zone": "America/New_York"},
+    ],
+)
+def test_a_pause_repeats_its_end_in_the_zone_that_was_written(
+    harness: OperationsHarness, fields: dict[str, str]
+) -> None:
+    paused = harness.ask("schedule pause", fields, schedule="orders-poll")
+    assert paused["progress"]["paused_until"] == "2026-03-11T18:00:00Z"
+    assert paused["read_as"] == "until Wednesday 2026-03-11 at 14:00, America/New_York"
+
+
+def test_the_answers_say_who_paused_a_schedule(harness: OperationsHarness) -> None:
+    harness.ask("schedule create", name="daily", every="24h", note="x", group="reports")
+    harness.ask("schedule pause", schedule="daily")
+    harness.ask("schedule pause", schedule="orders-poll", reason="audit")
+    listed = {one["name"]: one["paused_by"] for one in harness.ask("schedule list")["schedules"]}
+    assert (listed["daily"], listed["orders-poll"], listed["nightly-report"]) == ("ada", "ada: audit", "")
+    assert harness.ask("schedule get", schedule="orders-poll")["paused_by"] == "ada: audit"
+    harness.ask("group pause", group="reports")
+    assert harness.ask("schedule get", schedule="daily")["paused_by"].startswith("ada; group reports by ")
+    harness.ask("schedule resume", schedule="orders-poll")
+    assert harness.ask("schedule get", schedule="orders-poll")["paused_by"] == ""
+
+
+def as_agent(harness: OperationsHarness) -> OperationContext:
+    return context_for(harness.context, Caller(actor="bot", origin="agent", scopes=ROLES["editor"]))
+
+
+def test_an_agent_replaces_no_pause_of_a_person(harness: OperationsHarness) -> None:
+    agent = as_agent(harness)
+    harness.ask("schedule pause", schedule="orders-poll", reason="audit")
+    for request in ({"until": "in 1m"}, {}):
+        with pytest.raises(Forbidden, match="orders-poll was paused by ada"):
+            operations["schedule pause"](agent, {"schedule": "orders-poll", **request})
+    with pytest.raises(Forbidden, match="orders-poll was paused by ada"):
+        operations["schedule resume"](agent, {"schedule": "orders-poll"})
+
+
+def test_an_agent_may_change_and_end_its_own_pause(harness: OperationsHarness) -> None:
+    agent = as_agent(harness)
+    for request in ({"until": "in 1h"}, {"until": "in 2h"}):
+        operations["schedule pause"](agent, {"schedule": "orders-poll", **request})
+    resumed = operations["schedule resume"](agent, {"schedule": "orders-poll"})
+    assert resumed["progress"]["state"] == "active"
+
+
+def test_the_pause_of_a_person_is_known_however_much_was_audited_since(harness: OperationsHarness) -> None:
+    harness.ask("schedule pause", schedule="orders-poll", reason="audit")
+    entry = Actor(name="ada").audit_entry("test", namespace="default", subject="x", now=harness.now)
+    harness.store.write(lambda tx: tx.add_audit([entry] * MAX_AUDIT_ROWS))
+    with pytest.raises(Forbidden, match="may not end this pause"):
+        operations["schedule resume"](as_agent(harness), {"schedule": "orders-poll"})
 
 
 def test_a_pause_without_an_end_lasts_until_resumed(harness: OperationsHarness) -> None:

@@ -102,6 +102,26 @@ def test_next_may_begin_at_any_instant(harness: OperationsHarness) -> None:
     assert [one["planned_at"] for one in shown["next"]] == ["2027-01-01T03:00:00Z", "2027-01-02T03:00:00Z"]
 
 
+def test_next_shows_the_times_of_a_stored_schedule_in_a_zone(harness: OperationsHarness) -> None:
+    shown = harness.ask("schedule next", schedule="nightly-report", zone="Asia/Tokyo", count=2)
+    assert shown["zone"] == "Asia/Tokyo"
+    assert [(one["planned_at"], one["zone"], one["local"]) for one in shown["next"]] == [
+        ("2026-03-11T03:00:00Z", "Asia/Tokyo", "2026-03-11T12:00:00+09:00"),
+        ("2026-03-12T03:00:00Z", "Asia/Tokyo", "2026-03-12T12:00:00+09:00"),
+    ]
+    with pytest.raises(InvalidInput, match="Mars"):
+        harness.ask("schedule next", schedule="nightly-report", zone="Mars/Base")
+
+
+def test_next_refuses_the_fields_of_a_trigger_beside_a_stored_schedule_and_names_them(
+    harness: OperationsHarness,
+) -> None:
+    with pytest.raises(InvalidInput, match="not schedule and cron, zone"):
+        harness.ask("schedule next", schedule="nightly-report", cron="0 9 * * *", zone="Asia/Tokyo")
+    with pytest.raises(InvalidInput, match="not neither"):
+        harness.ask("schedule next")
+
+
 def test_next_of_a_trigger_that_is_not_stored_knows_clock_changes(harness: OperationsHarness) -> None:
     shown = harness.ask(
         "schedule next", cron="30 2 * * *", zone="Europe/Berlin", after="2026-03-27T12:00:00Z", count=3

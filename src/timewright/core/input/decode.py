@@ -20,6 +20,7 @@ from timewright.core.input.instant_text import (
     resolve_schedule_instants,
     resolve_zone,
     zone_in,
+    zone_in_text,
 )
 from timewright.core.input.scalars import check_size
 from timewright.core.input.shorthand import expand_trigger, names_trigger, with_hash_key
@@ -210,7 +211,9 @@ def describe_phrase(raw: Any, schedule: Schedule, *, zone: DefaultZone = "UTC") 
         return ""
     named = zone_in(trigger) or zone_of(schedule.trigger)
     if isinstance(schedule.trigger, Once):
-        return describe_instant(schedule.trigger.at, zone=named or zone)
+        texts = trigger.values() if isinstance(trigger, Mapping) else (trigger,)
+        written = next(filter(None, map(zone_in_text, texts)), None)
+        return describe_instant(schedule.trigger.at, zone=written or named or zone)
     readings: list[Recurrence] = []
     expand_trigger(_with_zone(trigger, named), "trigger", readings)
     return "; ".join(dict.fromkeys(reading.read_as for reading in readings))

@@ -61,6 +61,15 @@ def resolve_instants(
     return resolved
 
 
+def zone_in_text(text: Any) -> str | None:
+    """Return the zone that the text of an instant names, if it is one and names one."""
+    if not isinstance(text, str) or _EXACT.fullmatch(text):
+        return None
+    from timewright.core.recurrence.phrases import zone_of_moment
+
+    return zone_of_moment(text)
+
+
 def describe_instant(at: datetime, *, zone: DefaultZone) -> str:
     """Return how an instant was read, in a zone: `Friday 2026-12-25 at 09:00, Europe/Berlin`."""
     from timewright.core.recurrence.phrases import describe_moment

@@ -13,6 +13,7 @@ from timewright.core.alerts.channels import QUEUE_PREFIX
 from timewright.core.finding import Finding
 from timewright.core.moments import check_storable, format_instant
 from timewright.core.schedule.pauses import Pause, PauseScope
+from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import Forbidden, InvalidInput
 from timewright.ledger.alerts.findings import CheckScope, checks
 from timewright.ledger.lookups import load_terms
@@ -32,7 +33,7 @@ from timewright.operations.context import OperationContext
 from timewright.operations.lookup import not_found
 from timewright.operations.queues.policies import list_queue_names
 from timewright.operations.registry import WriteRequest, operations
-from timewright.ports import AuditEntry, Ids, Transaction
+from timewright.ports import AuditEntry, Ids, ScheduleRecord, Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE
 from timewright.ports.rows import LeasedRuns
 from timewright.ports.store import ClockSource
@@ -140,6 +141,20 @@ def check_may_lift(context: OperationContext, origin: str, *, what: str) -> None
             rule="an agent may pause, and ends only pauses that an agent set",
             fix="ask a person to resume it",
         )
+
+
+def check_may_end_pause(
+    context: OperationContext, tx: Transaction, record: ScheduleRecord, *, now: datetime
+) -> None:
+    """Raise Forbidden if an agent would end the pause of a schedule that a person or a program set."""
+    progress = record.progress
+    is_over = progress.paused_until is not None and progress.paused_until <= now
+    if context.by.origin != AGENT_ORIGIN or progress.state is not ScheduleState.PAUSED or is_over:
+        return
+    schedule = record.schedule
+    last = tx.last_pauses([schedule.id]).get(schedule.id)
+    if last is not None:
+        check_may_lift(context, last.origin, what=f"{schedule.name} was paused by {last.actor}")
 
 
 class AcceptClock(WriteRequest, frozen=True, kw_only=True):

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from timewright.core.input.instant_text import describe_instant
-from timewright.core.schedule.schedule import Schedule, ScheduleState
+from timewright.core.moments import check_storable
+from timewright.core.schedule.schedule import Schedule
 from timewright.ledger.records.schedule_states import change_state
 from timewright.ledger.replan import archive, pause, restore, resume, schedule_audit_entry
-from timewright.operations.access.callers import AGENT_ORIGIN
 from timewright.operations.context import OperationContext, check_may_block
-from timewright.operations.explain.reasons import last_audit_entry
 from timewright.operations.health.pauses import (
     PauseRequest,
     PauseState,
     ResumeRequest,
-    check_may_lift,
+    check_may_end_pause,
     pause_scope,
     resume_scope,
 )
@@ -37,6 +36,8 @@ MAX_REVISIONS = 1000
 
 class PauseSchedule(WriteRequest, frozen=True, kw_only=True):
     """Which schedule, and until when; without `until`, until someone resumes it."""
+
+    keeps_zones: ClassVar[bool] = True
 
     schedule: ObjectName
     until: datetime | None = None
@@ -67,15 +68,21 @@ class ScheduleStateValue(Struct, frozen=True, kw_only=True):
     ),
 )
 def pause_schedule(context: OperationContext, tx: Transaction, request: PauseSchedule) -> ScheduleDetail:
-    """Pause a schedule until an instant, or until someone resumes it; active runs continue."""
+    """Pause a schedule until an instant, or until someone resumes it; active runs continue.
+
+    A second pause replaces the first, so an agent pauses no schedule that a person paused.
+    """
     now = context.now()
-    schedule_id = find_schedule(tx, context.namespace, request.schedule).schedule.id
-    by = context.actor_with_reason(request.reason)
-    context.notify(pause(context.store, schedule_id, by=by, now=now, until=request.until).facts)
+    record = find_schedule(tx, context.namespace, request.schedule)
+    check_may_end_pause(context, tx, record, now=now)
+    schedule_id, by = record.schedule.id, context.actor_with_reason(request.reason)
+    until = check_storable(request.until, field="until") if request.until is not None else None
+    context.notify(pause(context.store, schedule_id, by=by, now=now, until=until).facts)
     detail = read_schedule_detail(context, schedule_id, now=now)
     if request.until is None:
         return detail
-    return replace(detail, read_as=f"until {describe_instant(request.until, zone=context.default_zone)}")
+    zone = getattr(request.until.tzinfo, "key", "") or context.default_zone
+    return replace(detail, read_as=f"until {describe_instant(request.until, zone=zone)}")
 
 
 @operations.write("schedule resume", scope="write", examples=({"schedule": "paused-export"},))
@@ -85,7 +92,9 @@ def resume_schedule(context: OperationContext, tx: Transaction, request: Schedul
     An agent resumes no schedule that a person paused.
     """
     now = context.now()
-    schedule_id = _find_resumable(context, tx, request.schedule, now=now)
+    record = find_schedule(tx, context.namespace, request.schedule)
+    check_may_end_pause(context, tx, record, now=now)
+    schedule_id = record.schedule.id
     by = context.actor_with_reason(request.reason)
     context.notify(resume(context.store, schedule_id, ids=context.ids, by=by, now=now).facts)
     return read_schedule_detail(context, schedule_id, now=now)
@@ -135,17 +144,6 @@ def archive_schedule(context: OperationContext, tx: Transaction, request: Schedu
 def delete_schedule(context: OperationContext, tx: Transaction, request: ScheduleAction) -> ScheduleDetail:
     """Delete a schedule, which is the same as archiving it: its history stays."""
     return _archive(context, tx, request)
-
-
-def _find_resumable(context: OperationContext, tx: Transaction, wanted: str, *, now: datetime) -> str:
-    """The id of a schedule, if the caller may end its pause."""
-    record = find_schedule(tx, context.namespace, wanted)
-    schedule = record.schedule
-    if context.by.origin == AGENT_ORIGIN and record.progress.state is ScheduleState.PAUSED:
-        entry = last_audit_entry(tx, schedule.namespace, schedule.id, "schedule.pause", by=now)
-        if entry is not None:
-            check_may_lift(context, entry.origin, what=f"{schedule.name} was paused by {entry.actor}")
-    return schedule.id
 
 
 def _archive(context: OperationContext, tx: Transaction, request: ScheduleAction) -> ScheduleDetail:

@@ -11,7 +11,9 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from timewright.core.calendars import Calendar
+from timewright.core.input.aliases import snake_case
 from timewright.core.input.decode import decode_schedule
+from timewright.core.input.instant_text import ZONE_FIELDS, zone_in
 from timewright.core.moments import HOUR, check_storable
 from timewright.core.recurrence.triggers import Cron, zone_of
 from timewright.core.run.history_stats import HistoryStats, RunSample, compute_stats
@@ -26,10 +28,11 @@ from timewright.core.schedule.schedule import (
     initial_progress,
 )
 from timewright.core.target import Note
+from timewright.core.zones import check_zone, local_time
 from timewright.errors import InvalidInput
 from timewright.ledger.dependencies.links import upstream_names
 from timewright.ledger.lookups import load_calendars
-from timewright.ledger.pauses import load_pauses
+from timewright.ledger.pauses import describe_pauses
 from timewright.operations.context import OperationContext, check_may_block
 from timewright.operations.explain.idle import (
     add_manual_runs_and_notes,
@@ -86,7 +89,10 @@ class ScheduleList(Struct, frozen=True, kw_only=True):
 
 
 class GetNextOccurrences(OperationRequest, frozen=True, kw_only=True):
-    """A stored schedule, or the fields of one that is not stored, such as `cron` and `zone`."""
+    """A stored schedule, or the fields of one that is not stored, such as `cron` and `zone`.
+
+    `zone` beside a stored schedule is the zone in which its times are shown.
+    """
 
     flattens: ClassVar[tuple[str, type[Struct]]] = ("draft", Schedule)
 
@@ -186,11 +192,8 @@ def _ordered_page(tx: Transaction, which: ScheduleFilter) -> Page:
 def _add_pauses(
     tx: Transaction, found: Sequence[ScheduleListRow], rows: Sequence[ScheduleSummary], *, now: datetime
 ) -> tuple[ScheduleSummary, ...]:
-    """Add which pause of a scope holds for each schedule."""
-    pauses = load_pauses(tx, now=now)
-    if not pauses.any_open:
-        return tuple(rows)
-    paused = [pauses.describe(one.schedule) for one in found]
+    """Add who paused each schedule, and which pause of a scope holds for it."""
+    paused = describe_pauses(tx, found, now=now)
     return tuple(replace(row, paused_by=by) if by else row for row, by in zip(rows, paused, strict=True))
 
 
@@ -206,15 +209,17 @@ def _add_pauses(
 def next_times(context: OperationContext, request: GetNextOccurrences) -> NextOccurrences:
     """Show the next occurrences of a schedule, or of a trigger that is not stored."""
     now = context.now()
-    if bool(request.schedule) is bool(request.draft):
+    shown_in = _zone_to_show(request)
+    if bool(request.schedule) is bool(request.draft) and not shown_in:
+        both = f"schedule and {', '.join(map(str, request.draft))}" if request.schedule else "neither of them"
         raise InvalidInput(
-            "give a stored schedule or a trigger, not both and not neither",
+            f"give a stored schedule or a trigger, not {both}",
             field="schedule",
-            rule="either `schedule`, or the fields of a trigger such as `cron`",
+            rule="either `schedule`, with `zone` to see its times there, or the fields of a trigger",
             fix="schedule: nightly-report, or cron: '0 9 * * 1-5'",
         )
 
-    drafted = _preview_schedule(context, request, now=now) if request.draft else None
+    drafted = _preview_schedule(context, request, now=now) if not request.schedule else None
 
     def work(tx: Transaction) -> NextOccurrences:
         record = find_schedule(tx, context.namespace, request.schedule) if request.schedule else None
@@ -230,23 +235,26 @@ def next_times(context: OperationContext, request: GetNextOccurrences) -> NextOc
         return NextOccurrences(
             schedule=schedule.name if request.schedule else "",
             trigger=schedule.trigger.describe(),
-            zone=zone_of(schedule.trigger) or "UTC",
+            zone=shown_in or zone_of(schedule.trigger) or "UTC",
             after=start,
-            next=add_manual_runs_and_notes(
-                tx,
-                schedule,
-                forecast_undecided(
+            next=_shown_in(
+                shown_in,
+                add_manual_runs_and_notes(
                     tx,
                     schedule,
-                    progress,
+                    forecast_undecided(
+                        tx,
+                        schedule,
+                        progress,
+                        now=start,
+                        count=request.count,
+                        until=request.until,
+                        calendars=calendars,
+                    ),
                     now=start,
                     count=request.count,
                     until=request.until,
-                    calendars=calendars,
                 ),
-                now=start,
-                count=request.count,
-                until=request.until,
             ),
             warnings=(
                 *(schedule.trigger.warnings() if isinstance(schedule.trigger, Cron) else ()),
@@ -317,6 +325,21 @@ def _matches(shown: ScheduleListRow, request: ListSchedules) -> bool:
 def has_metadata(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Return whether every wanted key is present with exactly that value."""
     return not wanted or all(name in metadata and metadata[name] == value for name, value in wanted.items())
+
+
+def _zone_to_show(request: GetNextOccurrences) -> str:
+    """Return the zone beside a stored schedule, if nothing else is beside it."""
+    names = {snake_case(name) for name in request.draft}
+    if not request.schedule or not names or not names <= set(ZONE_FIELDS):
+        return ""
+    return check_zone(zone_in(request.draft) or "")
+
+
+def _shown_in(zone: str, found: Sequence[Preview]) -> tuple[Preview, ...]:
+    """Return occurrences with their local times in a zone, if one is wanted."""
+    if not zone:
+        return tuple(found)
+    return tuple(replace(one, zone=zone, local=local_time(one.planned_at, zone)) for one in found)
 
 
 def _preview_schedule(context: OperationContext, request: GetNextOccurrences, *, now: datetime) -> Schedule:

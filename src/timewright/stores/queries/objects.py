@@ -200,6 +200,11 @@ class SqlObjectQueries(SqlQueries):
         rows = self._query("list_adjustments", {"schedule_id": schedule_id, "limit": page_limit(limit)})
         return [_read_adjustment(row) for row in rows]
 
+    def last_pauses(self, schedule_ids: Sequence[str]) -> Mapping[str, Adjustment]:
+        """Return the newest pause of each of these schedules that was paused by hand."""
+        rows = self._query("last_pauses", {"ids": list(schedule_ids)}) if schedule_ids else []
+        return {row[0]: _read_adjustment(row) for row in rows}
+
     def add_pause(self, pause: Pause) -> None:
         """Insert a pause; it holds from this commit on."""
         values = (pause.id, pause.scope, pause.namespace, pause.name, pause.due, pause.actor, pause.origin)

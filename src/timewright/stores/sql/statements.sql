@@ -897,6 +897,11 @@ SELECT schedule_id, max(seq) FROM adjustments WHERE schedule_id {in:ids} GROUP B
 SELECT schedule_id, seq, namespace, kind, at, cursor_at, until, planned_at, moved_to, hinted_interval, actor, origin, reason
 FROM adjustments WHERE schedule_id = :schedule_id ORDER BY seq DESC LIMIT :limit
 
+-- name: last_pauses
+SELECT schedule_id, seq, namespace, kind, at, cursor_at, until, planned_at, moved_to, hinted_interval, actor, origin, reason
+FROM adjustments a WHERE a.schedule_id {in:ids} AND a.kind = 'pause'
+  AND a.seq = (SELECT max(b.seq) FROM adjustments b WHERE b.schedule_id = a.schedule_id AND b.kind = 'pause')
+
 -- name: insert_pauses(id text, scope text, namespace text, name text, due text, actor text, origin text, reason text, at bigint, until bigint)
 INSERT INTO pauses (id, scope, namespace, name, due, actor, origin, reason, at, until)
 {values}

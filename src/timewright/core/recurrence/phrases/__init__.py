@@ -18,7 +18,7 @@ from timewright.core.recurrence.cron.grammar import needs_key
 from timewright.core.recurrence.cron.grammar import parse as parse_cron
 from timewright.core.recurrence.phrases.grammar import Rule
 from timewright.core.recurrence.phrases.instants import Moment, describe_moment, make_moment
-from timewright.core.recurrence.phrases.parts import DateOfYear, Nth, PhrasePeriod, Times, Weekly
+from timewright.core.recurrence.phrases.parts import DateOfYear, Nth, PhrasePeriod, Times, Weekly, Zone
 from timewright.core.recurrence.phrases.plan import make_plan
 from timewright.core.recurrence.phrases.refusals import Unread, find_example, unread, unread_instant
 from timewright.core.recurrence.phrases.rules import (
@@ -49,6 +49,7 @@ __all__ = [
     "list_rules",
     "parse_moment",
     "parse_recurrence",
+    "zone_of_moment",
 ]
 
 MAX_PHRASE_LENGTH = 256
@@ -158,6 +159,16 @@ def parse_moment(
         return make_moment(parsed.value, now=now, zone=zone, past=past)
     except PhraseProblem as problem:
         raise _error(InvalidInstant, text, field, problem) from None
+
+
+def zone_of_moment(text: str) -> str | None:
+    """Return the zone that the phrase of a point in time names, if it can be read and names one."""
+    try:
+        parsed = GRAMMAR.parse("instant", split(text.strip()))
+    except PhraseProblem:
+        return None
+    parts = parsed.value if parsed.complete and parsed.value else ()
+    return next((part.name for part in parts if isinstance(part, Zone)), None)
 
 
 def list_rules() -> tuple[PhraseRule, ...]:

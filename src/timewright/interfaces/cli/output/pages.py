@@ -58,6 +58,7 @@ def schedule_page(answer: JsonObject, screen: Screen) -> list[str]:
     is_over = progress["state"] in ("finished", "archived")
     rows: list[tuple[str, str]] = [
         ("state", ": ".join(part for part in (progress["state"], progress["reason"]) if part)),
+        ("paused by", answer["paused_by"]),
         ("until", "" if is_over else format_value(progress["paused_until"], screen)),
         ("trigger", localize_times(answer["trigger"], now=screen.now, zone=screen.zone)),
         ("read as", answer.get("read_as", "")),
