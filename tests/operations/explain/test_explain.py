@@ -480,3 +480,33 @@ def test_a_run_by_hand_at_a_future_instant_is_explained_by_its_run(empty: Operat
     empty.ask("schedule run", schedule="poll", at="2026-03-10T12:20:00Z")
     assert explain(empty, "poll", "10T12:20:00")["source"] == "manual"
     assert explain(empty, "poll", "10T12:20:01")["status"] == "not_planned"
+
+
+def test_a_run_is_shown_as_in_the_list_of_runs(empty: OperationsHarness) -> None:
+    empty.ask("schedule create", name="twice", every="1h", call="x", retry={"max_attempts": 2})
+    empty.bench.target.script("twice", fail("no disk", after="30s"), succeed())
+    empty.advance(hours=1, minutes=5)
+    (listed,) = empty.ask("run list", schedule="twice")["runs"]
+    assert listed["first_started_at"] < listed["started_at"]
+    for answer in (explain(empty, "twice", last=True), empty.ask("run explain", run=listed["id"])):
+        assert answer["run"] == listed
+
+
+def test_the_instants_around_one_are_within_the_bounds_of_the_schedule(empty: OperationsHarness) -> None:
+    empty.ask(
+        "schedule create",
+        name="short",
+        every="1h",
+        note="x",
+        start_at="2026-03-10T13:00:00Z",
+        end_at="2026-03-10T15:00:00Z",
+    )
+    last, gone = explain(empty, "short", "10T15:00:00"), explain(empty, "short", "10T16:00:00")
+    assert (last["previous_at"], last["next_at"]) == ("2026-03-10T14:00:00Z", None)
+    assert (gone["previous_at"], gone["next_at"]) == ("2026-03-10T15:00:00Z", None)
+
+
+def test_the_wait_of_a_run_is_told_in_whole_seconds(empty: OperationsHarness) -> None:
+    (run,) = empty.ask("queue add", queue="mail", payload={})["entries"]
+    empty.sleep(minutes=2, microseconds=123_456)
+    assert "it has waited 2m for a worker" in empty.ask("run explain", run=run["id"])["because"][-1]

@@ -68,6 +68,29 @@ def test_a_pending_schedule_names_its_creator_and_can_be_approved(empty: Operati
     assert explain(empty, "idea")["status"] == "planned"
 
 
+def test_an_agent_is_told_to_ask_a_person_instead_of_a_remedy_it_may_not_use(
+    empty: OperationsHarness,
+) -> None:
+    empty.ask("schedule create", name="billing", every="1m", note="x")
+    empty.ask("schedule pause", schedule="billing", reason="prices")
+    bot = context_for(empty.context, Caller(actor="bot", origin="agent", scopes=ROLES["editor"]))
+    for at in ({}, {"at": "2026-03-10T12:01:00Z"}):
+        answer = operations["schedule explain"](bot, {"schedule": "billing", **at})
+        assert answer["remedies"] == []
+        assert answer["because"][-1] == (
+            "an agent may not end this pause: billing was paused by ada; ask a person to resume it"
+        )
+    assert explain(empty, "billing")["remedies"][0]["operation"] == "schedule resume"
+    empty.ask("schedule resume", schedule="billing")
+    operations["schedule pause"](bot, {"schedule": "billing"})
+    (way,) = operations["schedule explain"](bot, {"schedule": "billing"})["remedies"]
+    assert way["operation"] == "schedule resume"
+    empty.ask("namespace set", name="default", agent_approval=True)
+    answer = operations["schedule explain"](bot, {"schedule": "billing"})
+    assert answer["remedies"] == []
+    assert answer["because"][-1].endswith("ask a person to use schedule resume")
+
+
 def test_a_schedule_paused_with_its_group_has_group_resume_as_remedy(empty: OperationsHarness) -> None:
     for name in ("one", "two"):
         empty.ask("schedule create", name=name, every="1m", note=name, group="g")

@@ -175,10 +175,10 @@ def _describe_link(schedule: Schedule, upstream: str, kind: str, on: EndKind) ->
 def _last_met(need: Need, met_at: datetime | None, *, now: datetime) -> str:
     if met_at is None:
         return f"which never {end_verb(need.on)}"
-    return f"which last {end_verb(need.on)} {format_duration(_whole_seconds(now - met_at))} ago"
+    return f"which last {end_verb(need.on)} {format_duration(whole_seconds(now - met_at))} ago"
 
 
-def _whole_seconds(length: timedelta) -> timedelta:
+def whole_seconds(length: timedelta) -> timedelta:
     """Return a duration in whole seconds."""
     return timedelta(seconds=max(int(length.total_seconds()), 0))
 

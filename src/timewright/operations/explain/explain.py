@@ -16,6 +16,7 @@ from timewright.core.run.run import Attempt, Run, RunState
 from timewright.core.schedule.decision import Candidate, Source
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.core.zones import local_time
+from timewright.errors import Forbidden
 from timewright.ledger.lookups import load_calendars, load_terms
 from timewright.ledger.records.instances import explain_waiting, is_alive, read_offers
 from timewright.ledger.records.notes import occurrence_notes
@@ -28,7 +29,8 @@ from timewright.ledger.workflow_runs.records import (
     workflow_context,
 )
 from timewright.ledger.workflow_runs.waits import WaitingStep, find_waiting_step
-from timewright.operations.context import OperationContext
+from timewright.operations.access.permissions import check_agent_permission, is_agent
+from timewright.operations.context import NestedStore, OperationContext
 from timewright.operations.explain.dependencies import explain_links, explain_unmet
 from timewright.operations.explain.future import WILL_RUN, explain_unrecorded
 from timewright.operations.explain.idle import UnrecordedOccurrence
@@ -41,9 +43,10 @@ from timewright.operations.explain.reasons import (
 )
 from timewright.operations.explain.run import explain_budget_ahead, explain_run_state
 from timewright.operations.health.overdue import is_due
+from timewright.operations.health.pauses import check_may_end_pause
 from timewright.operations.lookup import find_run, find_schedule
 from timewright.operations.registry import FAILED_RUN, GetRun, ObjectName, OperationRequest, operations
-from timewright.operations.views import RunSummary, summarize_run
+from timewright.operations.views import RunSummary, summarize_runs
 from timewright.ports import RunFilter, ScheduleRecord, Transaction
 from timewright.ports.rows import RunsBesideOccurrence
 from timewright.ports.workflow import StepRow
@@ -113,13 +116,16 @@ def explain_schedule(context: OperationContext, tx: Transaction, request: Explai
     run = _find_occurrence_run(tx, record, request)
     if run is not None:
         explanation = _explain_with_run(tx, run, record.schedule, policy_error=policy_error, now=now)
+        explanation = _for_caller(context, tx, record, explanation, now=now)
         return replace(explanation, at=request.at) if request.at is not None else explanation
     unrecorded = explain_unrecorded(tx, record, request.at, settings=context.settings, now=now)
     waits = explain_budget_ahead(tx, record.schedule, unrecorded.at, now=now)
     phrase = "will be due, and then wait" if waits and unrecorded.status == "planned" else unrecorded.summary
     unrecorded = replace(unrecorded, summary=phrase, because=(*unrecorded.because, *waits))
     unrecorded = _with_placement(tx, record, unrecorded, now=now)
-    return _with_note(tx, record.schedule, _explain_without_run(record, unrecorded, last=request.last))
+    explanation = _explain_without_run(record, unrecorded, last=request.last)
+    explanation = _for_caller(context, tx, record, explanation, now=now)
+    return _with_note(tx, record.schedule, explanation)
 
 
 @operations.read("run explain", scope="read", examples=({"run": FAILED_RUN},))
@@ -128,8 +134,36 @@ def explain_run(context: OperationContext, tx: Transaction, request: GetRun) -> 
     now, policy_error = context.now(), _policy_file_error(context)
     run = find_run(tx, context.namespace, request.run)
     record = tx.get_schedules([run.schedule_id]).get(run.schedule_id) if run.schedule_id else None
-    return _explain_with_run(
-        tx, run, record.schedule if record is not None else None, policy_error=policy_error, now=now
+    current = record.schedule if record is not None else None
+    explanation = _explain_with_run(tx, run, current, policy_error=policy_error, now=now)
+    return _for_caller(context, tx, record, explanation, now=now)
+
+
+def _for_caller(
+    context: OperationContext,
+    tx: Transaction,
+    record: ScheduleRecord | None,
+    explanation: Explanation,
+    *,
+    now: datetime,
+) -> Explanation:
+    """Return an explanation without the remedies that an agent may not use: it says so, and whom to ask."""
+    if not is_agent(context):
+        return explanation
+    permitted, refusals = [], list[str]()
+    context = replace(context, store=NestedStore(tx, now=now))
+    for one in explanation.remedies:
+        try:
+            if not operations[one.operation].read_only:
+                check_agent_permission(context, one.operation)
+            if one.operation == "schedule resume" and record is not None:
+                check_may_end_pause(context, tx, record, now=now)
+        except Forbidden as refusal:
+            refusals.append(f"{refusal.message}; {refusal.fix}")
+        else:
+            permitted.append(one)
+    return replace(
+        explanation, remedies=tuple(permitted), because=(*explanation.because, *dict.fromkeys(refusals))
     )
 
 
@@ -223,7 +257,7 @@ def _explain_with_run(
         remedies=why.remedies,
         source=run.source,
         trail=run.trail,
-        run=summarize_run(run, schedule=name),
+        run=summarize_runs(tx, [run])[0],
         attempts=tx.get_run_rows(Attempt, [run.id]).get(run.id, ()),
     )
     return _with_note(tx, schedule, explanation) if schedule is not None else explanation

@@ -22,7 +22,7 @@ from timewright.core.schedule.governor import is_trigger_only, pause_end
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.pauses import load_pauses
-from timewright.operations.explain.dependencies import explain_needs
+from timewright.operations.explain.dependencies import explain_needs, whole_seconds
 from timewright.operations.explain.idle import (
     UnrecordedOccurrence,
     explain_no_next_time,
@@ -343,7 +343,7 @@ def _undecided(instant: _Instant) -> UnrecordedOccurrence:
         return UnrecordedOccurrence(
             at=instant.at, status=status, summary=words, because=because, remedies=resume
         )
-    late = format_duration(instant.now - instant.at)
+    late = format_duration(whole_seconds(instant.now - instant.at))
     because = (f"it has been due for {late} and no engine has handled it; check that one is running",)
     words, remedies = "is due and not decided yet", (list_instances_remedy(),)
     return UnrecordedOccurrence(
@@ -359,8 +359,8 @@ def _in_force(tx: Transaction, record: ScheduleRecord, at: datetime) -> Schedule
 
 
 def _with_neighbours(found: UnrecordedOccurrence, instant: _Instant) -> UnrecordedOccurrence:
-    """Add the next instant of the trigger, and the previous one unless it was before the schedule existed."""
-    rule, trigger = instant.schedule.calendar, instant.schedule.trigger
+    """Add the instants of the trigger before and after it, between the schedule's creation and its end."""
+    rule, trigger, window = instant.schedule.calendar, instant.schedule.trigger, instant.schedule.window
     if isinstance(trigger, After):
         # The next time depends on when another run ends, which is unknown here.
         return found
@@ -368,6 +368,8 @@ def _with_neighbours(found: UnrecordedOccurrence, instant: _Instant) -> Unrecord
     after = occurrence_after(trigger, instant.at, rule=rule, calendars=instant.calendars)
     return replace(
         found,
-        previous_at=before.at if before is not None and before.at >= instant.schedule.created_at else None,
-        next_at=after.at if after is not None else None,
+        previous_at=before.at
+        if before is not None and before.at >= instant.schedule.created_at and window.contains(before.at)
+        else None,
+        next_at=after.at if after is not None and window.contains(after.at) else None,
     )

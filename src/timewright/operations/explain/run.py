@@ -16,7 +16,7 @@ from timewright.core.schedule.schedule import Schedule
 from timewright.ledger.lookups import load_terms
 from timewright.ledger.records.instances import explain_placement
 from timewright.ledger.workflow_runs.records import HELD_BY_WAIT
-from timewright.operations.explain.dependencies import explain_unmet, explain_waiting
+from timewright.operations.explain.dependencies import explain_unmet, explain_waiting, whole_seconds
 from timewright.operations.explain.reasons import (
     SOURCE_REASONS,
     ExplanationPart,
@@ -98,7 +98,7 @@ def _ready(run_context: RunContext) -> ExplanationPart:
         remedies = (list_instances_remedy(),)
         return ExplanationPart(because=(lacking,), policy=("target", "runs_on"), remedies=remedies)
     worker = f"a worker that leases from queue {run.queue}" if run.handoff else "an engine"
-    waited = format_duration(max(now - run.fire_at, ZERO))
+    waited = format_duration(whole_seconds(now - run.fire_at))
     lease_remedy = (
         remedy("queue lease", ("queue", run.queue)) if run.handoff and run.queue else list_instances_remedy()
     )
