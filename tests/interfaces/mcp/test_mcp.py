@@ -92,6 +92,19 @@ def test_instances_with_the_same_secret_key_share_confirmations(harness: Operati
         instance(b"b" * 32).check("schedule delete", said, actor="ada", now=NOON)
 
 
+def test_every_tool_that_writes_takes_dry_run() -> None:
+    writes = [one for one in operations if not one.read_only]
+    assert [one.name for one in writes if "dry_run" not in one.request_type.__struct_fields__] == []
+
+
+def test_the_fields_of_every_tool_that_is_found_are_told(harness: OperationsHarness) -> None:
+    query = {"query": "something hangs, what is it waiting for"}
+    found = with_client(harness, lambda client: client.call_tool("find_operation", query))
+    tools = found.structured_content["operations"]
+    assert tools[0]["tool"] == "run_explain"
+    assert all("fields" in one for one in tools)
+
+
 def count_tokens(text: str) -> int:
     """The tokens of a text with the public tokenizer o200k_base."""
     with warnings.catch_warnings():

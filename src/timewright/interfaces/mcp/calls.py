@@ -28,8 +28,6 @@ from timewright.operations.health.overdue import lacks_engine
 from timewright.operations.idempotency import IdempotencyCleanup
 from timewright.operations.text_safety import MAX_TEXT_CHARS, find_cut_mark, sanitize
 
-# Of the tools that are found for a task, at most these are told with their fields.
-MAX_WITH_FIELDS = 3
 NO_ENGINE = "note: no instance is running, so nothing starts before a person runs: timewright up"
 
 
@@ -124,9 +122,9 @@ def _find(context: OperationContext, arguments: Mapping[str, Any], toolsets: fro
             "tool": tool_name(one),
             "does": description_of(one),
             "toolset": toolset_of(one),
-            **({"fields": describe_fields(one)} if rank < MAX_WITH_FIELDS else {}),
+            "fields": describe_fields(one),
         }
-        for rank, one in enumerate(usable)
+        for one in usable
     ]
     chosen = ",".join(sorted(toolsets))
     note = (

@@ -71,6 +71,14 @@ RARELY_READ = frozenset(
     {"dedupe_scope", "lease_id", "revision", "created_at", "backfill_of", "parent", "trail", "charges"}
     | {"external_ids", "in_flight", "held", "upstream", "downstream", "paused_by", "local", "unreadable"}
 )
+# What agents have to know of a tool besides its summary.
+NOTES = {
+    "reminder set": (
+        "Nobody is told, except by the channel that is named in channel, and channels with the event"
+        " reminder.due."
+    ),
+    "schedule resume": "Only a person ends a pause that a person set: ask one.",
+}
 # Texts for the fields of core tools, shorter than those of the command line.
 CORE_HELP = {
     "description": "for people, e.g. sales report of the day before",
@@ -85,8 +93,8 @@ CORE_HELP = {
     "at": "instant, e.g. in 2h, tomorrow 9am Europe/Berlin, 2026-12-25T09:00Z",
     "schedule pause until": "instant, e.g. in 2h, tomorrow 8am Europe/Berlin",
     "until": "instant, e.g. today",
-    "since": "instant or how long ago, e.g. 24h, yesterday, 2026-03-01",
-    "end_at": "last instant, e.g. 2026-12-31T23:00Z",
+    "since": "instant or how long ago, e.g. 24h, yesterday, 2026-03-01 Europe/Berlin",
+    "end_at": "last instant, inclusive, e.g. 2026-12-31T23:00Z",
     "max_runs": "number of times, then it ends, e.g. 5",
     "reminder set after": "in this time, e.g. 20m",
     "run list state": "leased means running, e.g. failed",
@@ -107,6 +115,9 @@ CORE_HELP = {
     "name_contains": "part of the name, e.g. orders",
     "cursor": "cursor of the last page, e.g. eyJ…",
     "limit": "rows, e.g. 20",
+    "queue": "name of a queue, e.g. mail",
+    "group pause group": "name of a group, e.g. reports",
+    "group resume group": "name of a group, e.g. reports",
 }
 
 
@@ -169,7 +180,7 @@ def describe_fields(operation: Operation[Any]) -> dict[str, str]:
 
 def description_of(operation: Operation[Any]) -> str:
     """Return what a tool does, the fields that its schema leaves out, and how it is confirmed."""
-    description = operation.summary
+    description = " ".join(filter(None, (operation.summary, NOTES.get(operation.name))))
     if operation.name in MORE_FIELDS:
         description += f" Also accepts: {', '.join(MORE_FIELDS[operation.name])}."
     if is_destructive(operation):
