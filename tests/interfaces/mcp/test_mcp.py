@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from tests.interfaces.mcp.mcp_client import confirmation_token
 from tests.operations.harness import NOON, OperationsHarness
 from timewright.access.keyring import derive_keyring
+from timewright.core.moments import SECOND
 from timewright.core.run.run import Failed
 from timewright.errors import Conflict, InvalidInput, NotAllowed, NotFound
 from timewright.interfaces.mcp import make_server
@@ -62,7 +63,7 @@ def test_a_confirmation_token_is_bound_to_its_request() -> None:
         ("schedule archive", "a", "ada"),
         ("schedule delete", "a", "bob"),
     ):
-        with pytest.raises(NotAllowed):
+        with pytest.raises(NotAllowed, match="not of this call"):
             confirmations.check(operation, {"schedule": schedule, "confirm": word}, actor=actor, now=NOON)
 
 
@@ -71,10 +72,27 @@ def test_a_confirmation_token_expires_and_is_bound_to_its_server() -> None:
     word = confirmations.token("schedule delete", {"schedule": "a"}, actor="ada", now=NOON)
     asked = {"schedule": "a", "confirm": word}
     confirmations.check("schedule delete", asked, actor="ada", now=NOON + VALID_FOR)
-    with pytest.raises(NotAllowed):
-        confirmations.check("schedule delete", asked, actor="ada", now=NOON + 2 * VALID_FOR)
-    with pytest.raises(NotAllowed):
+    with pytest.raises(NotAllowed, match="has expired"):
+        confirmations.check("schedule delete", asked, actor="ada", now=NOON + VALID_FOR + SECOND)
+    with pytest.raises(NotAllowed, match="is unknown"):
         Confirmations().check("schedule delete", asked, actor="ada", now=NOON)
+    with pytest.raises(NotAllowed, match="is unknown"):
+        confirmations.check("schedule delete", {**asked, "confirm": word[:-1]}, actor="ada", now=NOON)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (None, "needs a confirmation"),
+        ("", "needs a confirmation"),
+        ("5f1c09ab", "is unknown"),
+        ("5f1c09ab" * 6, "is unknown"),
+        ("\udc80ü" * 20, "is unknown"),
+    ],
+)
+def test_a_refused_confirmation_says_what_is_wrong_with_it(given: str | None, words: str) -> None:
+    with pytest.raises(NotAllowed, match=words):
+        Confirmations().check("schedule delete", {"schedule": "a", "confirm": given}, actor="ada", now=NOON)
 
 
 def test_instances_with_the_same_secret_key_share_confirmations(harness: OperationsHarness) -> None:
@@ -375,6 +393,7 @@ def test_a_confirmation_is_used_once(harness: OperationsHarness) -> None:
     first, *others = with_client(harness, story)
     assert not first.is_error
     assert [one.structured_content["error"]["field"] for one in others] == ["confirm"] * 3
+    assert all("was used already" in one.content[0].text for one in others)
     assert len(harness.ask("queue show", queue="few")["entries"]) == 3
 
 

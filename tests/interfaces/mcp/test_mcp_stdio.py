@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+
+from tests.interfaces.mcp.mcp_client import confirmation_token
 
 COMMAND = [sys.executable, "-m", "timewright"]
 HELLO = {
@@ -44,7 +47,9 @@ def by_client(
 
     async def asking() -> tuple[set[str], list[Any]]:
         server = StdioServerParameters(
-            command=COMMAND[0], args=[*COMMAND[1:], "mcp", "--store", str(store), *options]
+            command=COMMAND[0],
+            args=[*COMMAND[1:], "mcp", "--store", str(store), *options],
+            env={**os.environ},
         )
         async with Client(stdio_client(server)) as client:
             tools = {tool.name for tool in (await client.list_tools()).tools}
@@ -76,6 +81,16 @@ def test_writes_over_mcp_are_recorded_as_agent(store: Path) -> None:
     assert timewright("schedule", "get", "mine")["schedule"]["origin"] == "agent"
     assert timewright("audit", "list")["entries"][0]["origin"] == "agent"
     assert not {"key_create", "secret_set"} & tools
+
+
+def test_a_confirmation_outlives_the_server_that_gave_it(store: Path) -> None:
+    request = {"schedule": "hello"}
+    _, (preview,) = by_client(store, "--write", calls=[("schedule_archive", {**request, "dry_run": True})])
+    confirmed = {**request, "confirm": confirmation_token(preview)}
+    _, answers = by_client(store, "--write", calls=[("schedule_archive", confirmed)] * 2)
+    assert [one.is_error for one in answers] == [False, True]
+    assert "used already" in answers[1].content[0].text
+    assert timewright("schedule", "get", "hello")["progress"]["state"] == "archived"
 
 
 ODD_LINES = [

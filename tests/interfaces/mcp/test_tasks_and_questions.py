@@ -99,7 +99,7 @@ def answer_question(home: OperationsHarness, **more: Any) -> Any:
 def test_an_answer_with_a_state_of_another_server_is_a_protocol_error() -> None:
     home = harness()
     yes = types.ElicitResult(action="accept", content={"confirm": True})
-    with pytest.raises(MCPError, match="needs a confirmation") as refused:
+    with pytest.raises(MCPError, match="is unknown") as refused:
         answer_question(home, request_state="0123456789abcdef", input_responses={"confirm": yes})
     assert refused.value.error.code == types.INVALID_PARAMS
     assert home.ask("schedule get", schedule="shop")["progress"]["state"] == "active"

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from timewright.clocks import SystemClock
 from timewright.errors import InvalidInput, NotFound
-from timewright.interfaces.mcp.confirm import Confirmations
+from timewright.interfaces.mcp.confirm import Confirmations, shared_confirmations
 from timewright.interfaces.mcp.tools import (
     DEFAULT_PAGE_ROWS,
     describe_fields,
@@ -54,7 +54,7 @@ class ToolCalls:
         toolsets: frozenset[str],
         confirmations: Confirmations,
     ) -> ToolAnswer:
-        """Call a tool, or raise why not."""
+        """Call a tool, or raise why not; `confirmations` are for a store without a secret key."""
         if tool == FIND_OPERATION:
             return _find(context, arguments, toolsets)
         _check_listed(tool, toolsets)
@@ -69,10 +69,13 @@ class ToolCalls:
         _reject_cut_text(operation, request)
         is_dry_run = bool(request.get("dry_run"))
         now, actor = SystemClock().now(), f"{context.namespace}/{context.caller.actor}"
+        if is_destructive(operation):
+            confirmations = shared_confirmations(context) or confirmations
         if is_destructive(operation) and not is_dry_run:
             confirmations.check(operation.name, arguments, actor=actor, now=now)
             confirmations.use(context, operation.name, arguments)
-            self._cleanup.run_if_due(context)
+            if context.remote is None:
+                self._cleanup.run_if_due(context)
         answer = operation(context, request)
         shown = sanitize(answer, max_chars=None if is_full else MAX_TEXT_CHARS)
         texts, confirm = [to_json(shown)], ""

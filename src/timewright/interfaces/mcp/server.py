@@ -21,7 +21,7 @@ from timewright.errors import TimewrightError
 from timewright.interfaces.mcp import prompts, resources
 from timewright.interfaces.mcp.calls import ToolCalls, needs_confirmation, to_json
 from timewright.interfaces.mcp.client_channel import channel_of
-from timewright.interfaces.mcp.confirm import Confirmations, NotConfirmed, shared_confirmations
+from timewright.interfaces.mcp.confirm import Confirmations, NotConfirmed
 from timewright.interfaces.mcp.elicitation import ask_for_confirmation
 from timewright.interfaces.mcp.tasks import add_task_methods, as_task, supports_tasks
 from timewright.interfaces.mcp.tools import ToolDescription, tools_for
@@ -84,14 +84,14 @@ def make_server(
 
 
 class _Handlers:
-    """The request handlers; their only state is the signing key of the confirmations on stdio."""
+    """The request handlers; their only state is a key that signs the confirmations of a store without one."""
 
     def __init__(self, context_provider: ContextProvider, tools: str, caller: Caller | None) -> None:
         self._caller = caller
         self._context_provider = context_provider
         self._chosen = tools
         parse_toolsets(tools)
-        self._own_confirmations = Confirmations()
+        self._confirmations = Confirmations()
         self._calls = ToolCalls()
 
     async def list_tools(self, ctx: Any, params: Any) -> types.ListToolsResult:
@@ -108,8 +108,6 @@ class _Handlers:
     async def call_tool(self, ctx: Any, params: types.CallToolRequestParams) -> Any:
         try:
             context = await self.read_context(ctx)
-            shared = shared_confirmations(context) if ctx.request is not None else None
-            confirmations = shared or self._own_confirmations
             tests = _StartedTests()
             progress = _Progress(ctx)
             context = replace(context, on_test_started=tests.add, on_wait=progress.report)
@@ -117,7 +115,7 @@ class _Handlers:
                 self._calls.call,
                 context,
                 toolsets=parse_toolsets(self._chosen_by(ctx) or "all"),
-                confirmations=confirmations,
+                confirmations=self._confirmations,
             )
             arguments = params.arguments or {}
             if needs_confirmation(params.name, arguments):
