@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import urllib.error
@@ -15,7 +16,10 @@ from typing import Any, NamedTuple
 import httpx2
 import pytest
 from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
+
+from tests.interfaces.mcp.mcp_client import confirmation_token
 
 
 class Running(NamedTuple):
@@ -72,6 +76,25 @@ def test_mcp_over_http_returns_the_same_answers(server: Running) -> None:
     same = ask(server, "/api/v1/schedules/served")
     assert read.structured_content["schedule"] == same["schedule"]
     assert same["schedule"]["origin"] == "agent"
+
+
+def test_a_client_on_stdio_is_an_agent_also_to_a_server(server: Running) -> None:
+    async def asking() -> tuple[Any, list[Any]]:
+        used = {"TIMEWRIGHT_SERVER": server.url, "TIMEWRIGHT_KEY": server.key}
+        command = StdioServerParameters(
+            command=sys.executable, args=["-m", "timewright", "mcp", "--write"], env={**os.environ, **used}
+        )
+        async with Client(stdio_client(command)) as client:
+            made = await client.call_tool("schedule_create", {"name": "away", "every": "2h", "note": "x"})
+            preview = await client.call_tool("schedule_archive", {"schedule": "away", "dry_run": True})
+            confirmed = {"schedule": "away", "confirm": confirmation_token(preview)}
+            return made, [await client.call_tool("schedule_archive", confirmed) for _ in range(2)]
+
+    made, archived = asyncio.run(asking())
+    assert made.structured_content["schedule"]["origin"] == "agent"
+    assert [one.is_error for one in archived] == [False, True]
+    assert "used already" in archived[1].content[0].text
+    assert {one["origin"] for one in ask(server, "/api/v1/audit?schedule=away")["entries"]} == {"agent"}
 
 
 def test_the_scopes_of_a_key_apply_to_mcp(server: Running) -> None:

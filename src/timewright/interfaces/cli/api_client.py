@@ -37,6 +37,7 @@ class ApiClient:
         namespace: str | None = None,
         system_zone: str = "",
         file_zone: str = "",
+        origin: str = "",
     ) -> None:
         split = urlsplit(url)
         if split.scheme not in ("http", "https") or not split.hostname or split.query or split.username:
@@ -50,7 +51,11 @@ class ApiClient:
         self.url = url.rstrip("/")
         self._key = key
         self._namespace = namespace
-        self._zones = {"timewright-system-zone": system_zone, "timewright-file-zone": file_zone}
+        self._about_us = {
+            "timewright-system-zone": system_zone,
+            "timewright-file-zone": file_zone,
+            "timewright-origin": origin,
+        }
         self._secure = split.scheme == "https"
         self._authority = split.netloc
         self._prefix = split.path.rstrip("/")
@@ -71,7 +76,7 @@ class ApiClient:
     def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send one request and return its JSON; a problem response is raised as its error."""
         headers = {"authorization": f"Bearer {self._key}", "accept": "application/json"}
-        headers |= {name: zone for name, zone in self._zones.items() if zone}
+        headers |= {name: text for name, text in self._about_us.items() if text}
         if self._namespace is not None:
             headers["timewright-namespace"] = self._namespace
         if body is not None:

@@ -44,6 +44,8 @@ class Session:
     def __init__(self, context_factory: ContextFactory | None = None) -> None:
         self.given: dict[str, Any] = {}
         self.file_zone = ""
+        # Set to `agent` by a process that acts for one, so that a server does not take it for a person.
+        self.origin = ""
         self._context_factory = context_factory or open_context
         self._config_store: tuple[str | None, str] | None = None
 
@@ -254,6 +256,7 @@ def _remote_context(session: Session) -> OperationContext:
         namespace=namespace,
         system_zone=system_zone(),
         file_zone=session.file_zone,
+        origin=session.origin,
     )
     session.print_detail(f"using the server {client.url}")
     return OperationContext(

@@ -26,7 +26,7 @@ from timewright.interfaces.http.responses import (
 from timewright.interfaces.http.routing import Route, routes_of
 from timewright.operations import OperationContext, operations
 from timewright.operations.access.authentication import context_for
-from timewright.operations.access.callers import require_scope
+from timewright.operations.access.callers import AGENT_ORIGIN, require_scope
 from timewright.operations.context import NonBlockingStore, dry_run, in_transaction
 from timewright.operations.idempotency import IdempotencyCleanup, run_once
 from timewright.operations.quotas import EXTERNAL_OPERATIONS
@@ -38,8 +38,10 @@ NAMESPACE_HEADER = "timewright-namespace"
 # The zone of the client's machine, and of the file that a request comes from (see `default_zone`).
 SYSTEM_ZONE_HEADER = "timewright-system-zone"
 FILE_ZONE_HEADER = "timewright-file-zone"
+# `agent`, if an agent makes the request with the key of a person.
+ORIGIN_HEADER = "timewright-origin"
 _CONTEXT_HEADERS = frozenset(
-    name.encode() for name in (NAMESPACE_HEADER, SYSTEM_ZONE_HEADER, FILE_ZONE_HEADER)
+    name.encode() for name in (NAMESPACE_HEADER, SYSTEM_ZONE_HEADER, FILE_ZONE_HEADER, ORIGIN_HEADER)
 )
 _ETAG = re.compile(r'"([0-9]{1,15})"')
 
@@ -245,12 +247,15 @@ def operation_handlers(
 
 
 def _request_context(request: HttpRequest) -> OperationContext:
-    """Return the context in the namespace and the zones that the headers name."""
+    """Return the context in the namespace and the zones that the headers name, of an agent if they say so."""
     context = request.context
     if _CONTEXT_HEADERS.isdisjoint(request.header_names):
         return context
     if NAMESPACE_HEADER in request.headers:
         context = context_for(context, context.caller, request.headers[NAMESPACE_HEADER])
+    if request.headers.get(ORIGIN_HEADER) == AGENT_ORIGIN:
+        agent = replace(context.caller, origin=AGENT_ORIGIN)
+        context = context_for(context, agent, context.namespace)
     if SYSTEM_ZONE_HEADER in request.headers or FILE_ZONE_HEADER in request.headers:
         system, file = (_zone_in(request, name) for name in (SYSTEM_ZONE_HEADER, FILE_ZONE_HEADER))
         context = replace(context, system_zone=system, file_zone=file)

@@ -27,6 +27,7 @@ from timewright.interfaces.cli.settings import SERVER_DEFAULTS
 from timewright.interfaces.python.stop_signal import StopSignal
 from timewright.operations import OperationContext, operations
 from timewright.operations.access.authentication import ROLES, Caller, authenticate, context_for
+from timewright.operations.access.callers import AGENT_ORIGIN
 
 
 def mcp(_: click.Group) -> click.Command:
@@ -47,7 +48,7 @@ def mcp(_: click.Group) -> click.Command:
 
 @click.pass_obj
 def _serve(session: Session, /, write: bool, tools: str) -> None:
-    serve = _load_server()
+    serve, session.origin = _load_server(), AGENT_ORIGIN
     with ExitStack() as stack:
         opened: list[OperationContext] = []
         opening = threading.Lock()
@@ -64,7 +65,11 @@ def _serve(session: Session, /, write: bool, tools: str) -> None:
             context(None)
         except TimewrightError as error:
             session.print_note(*error.explain().splitlines())
-        serve(context, tools=tools, caller=Caller(actor="agent", scopes=ROLES[_role(write)], origin="agent"))
+        serve(
+            context,
+            tools=tools,
+            caller=Caller(actor="agent", scopes=ROLES[_role(write)], origin=AGENT_ORIGIN),
+        )
 
 
 def _role(write: bool) -> Literal["viewer", "editor"]:
@@ -77,7 +82,7 @@ def as_agent(context: OperationContext, *, write: bool, key: str) -> OperationCo
         caller = authenticate(context, key)
     else:
         caller = Caller(actor=context.by.name or "agent", scopes=ROLES[_role(write)])
-    return context_for(context, replace(caller, origin="agent"))
+    return context_for(context, replace(caller, origin=AGENT_ORIGIN))
 
 
 def _load_server() -> Any:
