@@ -293,4 +293,13 @@ SAVED: dict[str, tuple[dict[str, Any], list[tuple[bool, int]], list[tuple[list[R
         [(False, 1)],
         [([], "outage", 600), ([], "outage", 785), ([("resume", {})], "live", 1800)],
     ),
+    "a hinted pause ends at an instant that was skipped by hand": (
+        {"preset": "routine", "cron": "*/5 * * * *", "adaptive": True},
+        [(True, 0)],
+        [
+            ([], "live", 240),
+            ([("skip", {}), ("pause_hint", {"until": 60})], "live", 300),
+            ([("interval", {"interval": 60, "ttl": 3600})], "live", 90),
+        ],
+    ),
 }

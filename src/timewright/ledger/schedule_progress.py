@@ -139,7 +139,9 @@ def keep_undecided(
     before, one_shot = record.progress, progress.hints.one_shot
     if progress.cursor <= now:
         return progress
-    wanted = progress.next_at if one_shot is None else one_shot.at
+    # The end of a pause is no occurrence.
+    requested = progress.next_at if progress.source is not Source.PAUSED else None
+    wanted = requested if one_shot is None else one_shot.at
     if wanted is None or tx.find_occurrence(record.schedule.id, wanted) is None:
         return progress
     progress = replace(progress, hints=replace(progress.hints, one_shot=None))
