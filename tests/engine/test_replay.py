@@ -71,6 +71,15 @@ def test_every_recorded_decision_is_decided_the_same_again(morning: Bench) -> No
     assert [one.schedule for one in report.hints] == ["adaptive", "adaptive-once"]
 
 
+def test_the_steps_of_a_workflow_are_no_decisions() -> None:
+    bench = Bench(start=SINCE - MINUTE)
+    bench.call("workflow put", name="load", steps=[{"name": "one", "target": {"note": "x"}}])
+    bench.call("schedule create", name="nightly", cron="*/10 * * * *", workflow="load")
+    bench.advance(minutes=30)
+    report = again(bench)
+    assert (report.decisions, report.differences) == (3, ())
+
+
 def test_a_replay_in_the_middle_of_runs_and_hints_begins_as_it_was(morning: Bench) -> None:
     bench = morning
     for minutes in (3, 50, 58, 80, 111):

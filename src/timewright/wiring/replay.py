@@ -369,14 +369,14 @@ def _recorded_decisions(
 def _replayed_decisions(
     rows: Iterable[SimulatedRun], histories: Iterable[_History], question: Replay
 ) -> Iterator[tuple[tuple[str, datetime], str]]:
-    """The decisions of the replay, up to where each recorded schedule was decided."""
+    """The decisions of the replay, without steps of workflows, up to where each schedule was decided."""
     decided = {one.name: one.record.progress.cursor for one in histories}
     # A schedule that was created in the span is reported by its id.
     names = {one.record.schedule.id: one.name for one in histories}
     for row in rows:
         name = names.get(row.schedule, row.schedule)
         until = decided.get(name, question.until)
-        if row.source not in _BY_HAND and question.since <= row.planned_at <= until:
+        if name and row.source not in _BY_HAND and question.since <= row.planned_at <= until:
             yield (name, row.planned_at), f"skipped: {row.reason}" if row.state == "skipped" else "run"
 
 

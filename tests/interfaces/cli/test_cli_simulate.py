@@ -46,6 +46,16 @@ def test_simulate_shows_runs_skips_and_the_limits_that_bind(tmp_path: Path) -> N
     assert re.search(r"^limit api +1 +1 +2\d", done.out, re.MULTILINE)
 
 
+def test_simulate_names_the_runs_of_workflow_steps(tmp_path: Path) -> None:
+    file = tmp_path / "flow.yaml"
+    file.write_text(
+        "workflows: [{name: load, steps: [{name: one, target: {note: x}}]}]\n"
+        "schedules: [{name: nightly, cron: '*/10 * * * *', workflow: load}]\n"
+    )
+    done = invoke(None, "simulate", str(file), *SINCE, "--for", "1h", "--runs", "1")
+    assert re.search(r"^\(workflow steps\) +5", done.out, re.MULTILINE), done.out
+
+
 def test_simulate_answers_json_with_single_decisions(tmp_path: Path) -> None:
     done = invoke(None, "simulate", fleet(tmp_path), *SINCE, "--for", "1h", "--runs", "3", "--json")
     assert (done.data["runs"], len(done.data["rows"]), done.data["more_rows"]) == (3, 3, 0)

@@ -12,6 +12,7 @@ from timewright.core.run.simulation import SimulatedLimit, SimulatedSchedule, Si
 from timewright.interfaces.cli.output.table import Column, Screen, table, wrap
 from timewright.interfaces.cli.output.times import format_duration, full_time
 
+WITHOUT_SCHEDULE = "(workflow steps)"
 MAX_SHOWN = 50
 WIDTH, HEIGHT, LEFT, BOTTOM = 900, 160, 46, 22
 
@@ -153,7 +154,8 @@ def _worst(report: SimulationReport) -> list[SimulatedSchedule]:
 def _schedule_row(one: SimulatedSchedule) -> tuple[str, ...]:
     skipped = ", ".join(f"{count} {reason}" for reason, count in one.skipped.items())
     delays = (_length(one.p95_delay), _length(one.max_delay))
-    return (one.schedule, str(one.runs), skipped, str(one.delayed or ""), *delays, _length(one.busy))
+    name = one.schedule or WITHOUT_SCHEDULE
+    return (name, str(one.runs), skipped, str(one.delayed or ""), *delays, _length(one.busy))
 
 
 def _limit_row(one: SimulatedLimit) -> tuple[str, ...]:
@@ -166,7 +168,7 @@ def _run_lines(report: SimulationReport, screen: Screen) -> list[str]:
     rows = [
         (
             full_time(one.planned_at, zone=screen.zone, seconds=True),
-            one.schedule,
+            one.schedule or WITHOUT_SCHEDULE,
             f"{one.state}: {one.reason}" if one.reason else one.state,
             _length(one.delay),
             limit_name(one.waited_for),
