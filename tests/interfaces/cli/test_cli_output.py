@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -310,3 +311,15 @@ def test_a_definition_of_another_file_names_the_option_that_takes_it_over(
         "try     remove it from file:one or from file:two, or plan and apply with --take-over file:one"
         in refused.err
     )
+
+
+def test_a_backfill_is_one_line_and_its_first_runs(harness: OperationsHarness) -> None:
+    harness.ask("schedule create", name="daily", cron="0 3 * * *", note="x")
+    span = ("--since", "2026-02-01T00:00:00Z", "--until", "2026-03-01T00:00:00Z")
+    done = invoke(harness, "schedule", "backfill", "daily", *span)
+    first, *rows, last = done.lines
+    assert re.fullmatch(r"bf_\w+   daily   28 runs   Sun 2026-02-01 .* to Sun 2026-03-01 .*", first)
+    assert len(rows) == 11
+    assert last == "… and 18 more; -o json shows up to 1000"
+    nothing = invoke(harness, "schedule", "backfill", "daily", "--since", "2026-03-10T11:00:00Z")
+    assert nothing.lines == ["daily   nothing to run: no occurrence in this span is selected"]

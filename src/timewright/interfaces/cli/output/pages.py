@@ -44,8 +44,11 @@ from timewright.interfaces.cli.output.times import (
 )
 from timewright.interfaces.program import with_program
 from timewright.operations.schedules.upcoming import UpcomingOccurrence
+from timewright.operations.views import RunSummary
 
 JsonObject = Mapping[str, Any]
+
+MAX_BACKFILL_ROWS = 10
 
 _METADATA = {"id", "name", "namespace", "group", "description", "tags", "metadata", "revision", "created_at"}
 _METADATA |= {"created_by", "origin", "owner", "trigger", "target"}
@@ -174,6 +177,20 @@ def upcoming_page(answer: JsonObject, screen: Screen) -> list[str]:
         return more or wrap(screen, f"nothing is planned {until}")
     head = f"{until}{GAP}times in {answer['zone']}" if answer["zone"] else until
     return [*wrap(screen, head), *row_table(UpcomingOccurrence, answer["occurrences"], screen), *more]
+
+
+def backfill_page(answer: JsonObject, screen: Screen) -> list[str]:
+    """Return a new backfill on one line, and its first runs."""
+    made, name, rows = answer["backfill"], answer["schedule"], answer["runs"][:MAX_BACKFILL_ROWS]
+    if not answer["count"]:
+        return wrap(screen, f"{name}   nothing to run: no occurrence in this span is selected")
+    parts = [made["backfill"] if made else "", name, f"{answer['count']} run{'s' * (answer['count'] > 1)}"]
+    if made:
+        since, until = (format_value(made[key], screen) for key in ("since", "until"))
+        parts.append(f"{since} to {until}")
+    lines = [*wrap(screen, GAP.join(filter(None, parts))), *row_table(RunSummary, rows, screen)]
+    left = answer["count"] - len(rows)
+    return [*lines, *(wrap(screen, f"… and {left} more; -o json shows up to 1000") if left else [])]
 
 
 def row_table(kind: type, rows: Sequence[JsonObject], screen: Screen) -> list[str]:

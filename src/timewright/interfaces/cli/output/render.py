@@ -17,6 +17,7 @@ from timewright.interfaces.cli.output.doctor import (
 )
 from timewright.interfaces.cli.output.follow import feed_page, logs_page, target_test_page
 from timewright.interfaces.cli.output.pages import (
+    backfill_page,
     calendar_page,
     change_line,
     explanation_page,
@@ -39,7 +40,7 @@ from timewright.operations.health import doctor, lint, overdue, verify
 from timewright.operations.queues import lease_results, leases
 from timewright.operations.registry import ListRequest
 from timewright.operations.runs import logs, runs
-from timewright.operations.schedules import approvals, manual_runs, queries, upcoming, writes
+from timewright.operations.schedules import approvals, backfills, manual_runs, queries, upcoming, writes
 
 MARKS = {
     "created": "+",
@@ -151,6 +152,7 @@ _RENDERERS: dict[type, Renderer] = {
     overdue.OverdueReport: overdue_page,
     logs.RunLogs: logs_page,
     feed.ScheduleFeed: feed_page,
+    backfills.BackfillResult: backfill_page,
     manual_runs.TargetTestResult: target_test_page,
     verify.VerificationResult: verification_page,
     plan.FilePlan: plan_page,
