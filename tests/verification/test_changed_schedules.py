@@ -473,3 +473,22 @@ def test_a_run_may_be_replaced_by_one_that_is_skipped_later_for_its_needs() -> N
     assert (replaced.state, replaced.reason) == ("cancelled", "replaced")
     assert (successor.state, successor.reason.partition(":")[0]) == ("skipped", "needs")
     assert alarms(bench) == []
+
+
+def test_a_run_may_be_replaced_while_the_process_that_ends_it_is_suspended() -> None:
+    """Dense seed 110000560: I9. The end was dated before the successor was admitted, and written after."""
+    bench = Bench()
+    bench.call("schedule create", name="j", call="x", every="5m", overlap="replace")
+    bench.target.script("j", hang())
+    bench.advance("11m")
+    replaced, successor = bench.runs("j")
+    assert (replaced.state, replaced.reason) == ("cancelled", "replaced")
+
+    history = read_history(OperationContext(store=bench.store, ids=TimedIds(), notify=lambda _facts: None))
+    for seconds, count in ((1, 0), (3, 1)):
+        at_end = to_micros(successor.created_at - timedelta(seconds=seconds))
+        runs = tuple(
+            replace(run, finished_at=at_end) if run.id == replaced.id else run for run in history.runs
+        )
+        found = check(replace(history, runs=runs), now=to_micros(bench.now), only=["I9"]).violations
+        assert len(found) == count

@@ -119,8 +119,11 @@ def _reason_error(view: HistoryView, run: RunRow) -> str:
 
 
 def _has_successor(view: HistoryView, run: RunRow) -> bool:
-    """Whether a later run was admitted before the end of one that was replaced; it may be replaced itself."""
-    ends = run.finished_at or view.now
+    """Whether a later run was admitted before the end of one that was replaced; it may be replaced itself.
+
+    The end is dated before the transaction that writes it, and the later run may be admitted in between.
+    """
+    ends = view.now if run.finished_at is None else run.finished_at + view.skew
     others = view.runs_by_schedule.get(run.schedule_id, ())
     later = (one for one in others if one.created_at <= ends and _is_later(one, run))
     return any(one.state != "skipped" or one.reason.partition(":")[0] in REPLACING_SKIPS for one in later)
