@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import datetime
 from typing import Any, Literal
 
@@ -11,6 +12,8 @@ Severity = Literal["ok", "warn", "fail"]
 
 # The subject of a finding about everything, not about one schedule, queue or instance.
 INSTALLATION = "installation"
+# The namespace of a command that names none, and of incidents about the installation.
+HOME_NAMESPACE = "default"
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -42,6 +45,12 @@ class Finding(Struct, frozen=True, kw_only=True):
     def fail(cls, kind: str, sentence: str, *, remedy: str, **about: Any) -> Finding:
         """Something that does not work; `about` are the other fields."""
         return cls(kind=kind, severity="fail", sentence=sentence, remedy=remedy, **about)
+
+
+def command_line(*words: str, namespace: str = HOME_NAMESPACE) -> str:
+    """A command as a person can paste it into a shell: names are quoted, and another namespace is named."""
+    where = () if namespace == HOME_NAMESPACE else ("--namespace", namespace)
+    return shlex.join(("timewright", *words, *where))
 
 
 def worst_severity(findings: tuple[Finding, ...]) -> Severity:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from timewright.core.alerts.channels import Message
 from timewright.core.facts import Fact, ScheduleChanged
+from timewright.core.finding import command_line
 from timewright.core.recurrence.triggers import After
 from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.governor import plan_next
@@ -60,7 +61,7 @@ def _ask_for_approval(tx: Transaction, record: ScheduleRecord, *, by: Actor, now
         sentence=f"{name} was created by {by.name or 'an agent'} and waits for approval",
         schedule=name,
         group=record.schedule.group or "",
-        remedy=f"timewright approval show {name}",
+        remedy=command_line("approval", "list", namespace=record.schedule.namespace),
     )
     deliver_messages(tx, [message], identity=f"approval:{record.schedule.id}", now=now)
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+import timewright
 from tests.interfaces.terminal import invoke
 from tests.operations.harness import OperationsHarness, sample_harness
 from timewright.errors import TimewrightError
@@ -162,6 +163,20 @@ def test_every_suggested_command_is_valid(harness: OperationsHarness) -> None:
         assert said.data == json.loads(
             json.dumps(operations[remedy["operation"]](sample_harness().context, request))
         )
+
+
+def test_every_command_in_a_message_exists() -> None:
+    names = {one.name for one in operations}
+    typed = {name.partition(" ")[0] for name in names}
+    for path in Path(timewright.__file__).parent.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        commands = re.findall(r"timewright ([a-z][a-z-]+(?: [a-z][a-z-]+){1,2})", text)
+        calls = re.findall(r"command_line\(([^)]*)", text)
+        commands += [" ".join(re.findall(r'"([a-z][a-z-]+)"', call)) for call in calls]
+        for command in commands:
+            noun, _, verb = command.partition(" ")
+            if noun in typed and verb:
+                assert any(f"{command} ".startswith(f"{name} ") for name in names), (path.name, command)
 
 
 def test_every_documented_command_is_valid() -> None:

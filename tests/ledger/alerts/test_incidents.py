@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from typing import Any
 
@@ -16,8 +17,10 @@ from tests.ledger.alerts.alert_kit import (
     pass_minutes,
     told,
 )
+from timewright.access.credentials import Key, put_key
 from timewright.core.alerts.incidents import decide_incidents
-from timewright.core.moments import DAY, MINUTE, format_instant
+from timewright.core.finding import command_line
+from timewright.core.moments import DAY, HOUR, MINUTE, format_instant
 from timewright.core.run.needs import LeaseOffer, Offer
 from timewright.core.target import Handoff
 from timewright.errors import NotFound
@@ -80,6 +83,46 @@ def test_the_message_has_schedule_reason_error_link_and_command(bench: Bench) ->
     assert message["link"] == f"https://tw.example.com/#/runs/{message['run']}"
     assert message["remedy"] == "timewright explain job"
     assert bench.runs("job")[-1].id == message["run"]
+
+
+def test_a_command_in_a_message_is_one_command_whatever_the_schedule_is_called(bench: Bench) -> None:
+    bench.call(
+        "channel create", channel="ops", to="https://example.com/hook", events=["incident", "run-failed"]
+    )
+    bench.schedule("job; touch made", "every 1h", retry=1)
+    bench.target.script("job; touch made", fail("no"))
+    pass_minutes(bench, 70)
+    commands = {run.payload["message"]["remedy"] for run in deliveries(bench)}
+    assert "timewright explain 'job; touch made'" in commands
+    assert [one for one in commands if len(shlex.split(one)) != 3 and " run explain " not in one] == []
+
+
+def test_a_command_in_a_message_names_the_namespace() -> None:
+    assert command_line("explain", "job", namespace="team b") == "timewright explain job --namespace 'team b'"
+
+
+def test_a_key_that_is_replaced_opens_no_incident(bench: Bench) -> None:
+    now = bench.clock.now()
+
+    def keep(tx: Transaction) -> None:
+        for prefix, name, ends in (("a", "ci", HOUR), ("b", "ci", 90 * DAY), ("c", "lone key", HOUR)):
+            key = Key(
+                prefix=prefix,
+                name=name,
+                secret_key_id="",
+                digest="",
+                scopes=("read",),
+                namespaces=("default",),
+                created_at=now,
+                expires_at=now + ends,
+            )
+            put_key(tx, key, replaces=0, now=now)
+
+    bench.store.write(keep)
+    pass_minutes(bench, 2)
+    (found,) = incidents(bench)
+    assert found["sentence"].startswith("the key lone key expires in")
+    assert found["remedy"] == "timewright key rotate 'lone key' --overlap 1d"
 
 
 def test_the_run_that_failed_and_the_one_that_ended_it_are_found_behind_many_skipped_ones(

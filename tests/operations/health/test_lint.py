@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.operations.harness import OperationsHarness
 from timewright.core.recurrence.clock_changes import ClockChange, clock_changes, describe_effect
 from timewright.core.recurrence.triggers import Cron
 from timewright.testing.bench import Bench
@@ -83,6 +84,18 @@ def test_lint_finds_schedules_that_never_run() -> None:
     assert "excluded never runs: always exclude every occurrence" in found
     assert "leap does not run before 2028-02-29" in found
     assert "fine" not in found
+
+
+def test_lint_names_a_key_that_expires_unless_it_is_replaced() -> None:
+    harness = OperationsHarness()
+    harness.ask("key create", key="ci one", role="viewer", expires_in="2d")
+
+    def found() -> list[str]:
+        return [one["remedy"] for one in harness.ask("lint")["findings"] if one["kind"] == "key_expires"]
+
+    assert found() == ["timewright key rotate 'ci one' --overlap 1d"]
+    harness.ask("key rotate", key="ci one", overlap="1d", expires_in="365d")
+    assert found() == []
 
 
 def test_a_fleet_without_problems_has_no_findings() -> None:

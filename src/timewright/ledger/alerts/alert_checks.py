@@ -18,6 +18,7 @@ from timewright.core.alerts.incidents import (
     Incident,
     IncidentKey,
 )
+from timewright.core.finding import HOME_NAMESPACE, command_line
 from timewright.core.moments import DAY, HOUR, SECOND, format_duration
 from timewright.core.run.needs import Offer, needs_of_schedule
 from timewright.core.schedule.pauses import Pause, PauseScope
@@ -30,8 +31,6 @@ from timewright.ports.objects import GLOBAL_NAMESPACE, AlertRow
 
 ALERTS = "alerts"
 INSTALLATION_RULES, NAMESPACE_RULES, GROUP_RULES = "installation", "namespace", "group:"
-# Incidents about the installation belong to this namespace, which its operators use.
-HOME_NAMESPACE = "default"
 MAX_ROWS = 1000
 # A missed occurrence is a finding for this long.
 MISSED_WINDOW = HOUR
@@ -57,8 +56,17 @@ class ExpiringKey(Struct, frozen=True, kw_only=True):
 
     prefix: str
     name: str
+    namespaces: tuple[str, ...] = ()
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
+
+    def is_replaced(self, keys: Iterable[ExpiringKey]) -> bool:
+        """Whether a key of the same name is valid for longer, as after a rotation with an overlap."""
+        return self.expires_at is not None and any(
+            (one.name, one.namespaces, one.revoked_at) == (self.name, self.namespaces, None)
+            and (one.expires_at is None or one.expires_at > self.expires_at)
+            for one in keys
+        )
 
 
 class AlertSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -187,7 +195,7 @@ def schedule_alert(
     return Alert(
         key=IncidentKey(schedule.namespace, kind, schedule.id),
         sentence=f"{schedule.name} {sentence}",
-        remedy=f"timewright explain {schedule.name}",
+        remedy=command_line("explain", schedule.name, namespace=schedule.namespace),
         since=since,
         schedule=schedule.name,
         schedule_id=schedule.id,
@@ -254,7 +262,9 @@ def _parked(found: AlertInput) -> Iterator[Alert]:
     for row, record, rules in _of_schedules(found, "parked_schedule"):
         if rules.parked:
             alert = schedule_alert(found, "parked", record, f"is parked: {row.extra}"[:500], since=row.at)
-            yield msgspec.structs.replace(alert, remedy=f"timewright schedule resume {record.schedule.name}")
+            name, namespace = record.schedule.name, record.schedule.namespace
+            remedy = command_line("schedule", "resume", name, namespace=namespace)
+            yield msgspec.structs.replace(alert, remedy=remedy)
     parked = {row.subject for row in found.rows["parked_schedule"]}
     for row in found.rows["parked_run"]:
         owner = found.records.get(row.subject)
@@ -264,7 +274,7 @@ def _parked(found: AlertInput) -> Iterator[Alert]:
         if row.subject in parked or not (rules.parked and rules.enabled):
             continue
         runs = "1 run is parked" if row.number == 1 else f"{row.number} runs are parked"
-        remedy = f"timewright run reset {row.extra}"
+        remedy = command_line("run", "reset", row.extra, namespace=row.namespace)
         if owner is not None:
             alert = schedule_alert(found, "parked", owner, runs, since=row.at, run=row.extra)
             sentence = f"{owner.schedule.name}: {runs}"
@@ -291,7 +301,7 @@ def _queues(found: AlertInput) -> Iterator[Alert]:
             continue
         if rules.enabled and waited >= (rules.queue_age or HOUR):
             what = f"queue {row.name}: the oldest of {row.number} entries is ready for {span(waited)}"
-            remedy = f"timewright queue plan {row.name}"
+            remedy = command_line("queue", "plan", row.name, namespace=row.namespace)
             yield _plain(found, row, ("queue_age", f"queue {row.name}"), what, rules=rules, remedy=remedy)
     budgets: dict[IncidentKey, Alert] = {}
     for row in found.rows["budget"]:
@@ -299,7 +309,7 @@ def _queues(found: AlertInput) -> Iterator[Alert]:
         name = row.name.split(": ", 2)[1].removesuffix(":")
         if rules.enabled and rules.over_budget:
             what = f"budget {name} is used up: runs wait for its next period"
-            remedy = f"timewright budget get {name}"
+            remedy = command_line("budget", "get", name, namespace=row.namespace)
             alert = _plain(found, row, ("over_budget", f"budget {name}"), what, rules=rules, remedy=remedy)
             budgets.setdefault(alert.key, alert)
     yield from budgets.values()
@@ -337,15 +347,17 @@ def _instances(found: AlertInput) -> Iterator[Alert]:
 
 def _keys(found: AlertInput) -> Iterator[Alert]:
     rules = found.rules(HOME_NAMESPACE)
-    for row in found.rows["key"]:
-        key = msgspec.json.decode(row.extra, type=ExpiringKey)
-        if key.expires_at is None or key.revoked_at is not None or not rules.enabled:
+    keys = [msgspec.json.decode(row.extra, type=ExpiringKey) for row in found.rows["key"]]
+    for row, key in zip(found.rows["key"], keys, strict=True):
+        if key.expires_at is None or key.revoked_at is not None or not rules.enabled or key.is_replaced(keys):
             continue
         left = key.expires_at - found.now
         if rules.key_expires is not None and -DAY < left < rules.key_expires:
             when = f"expires in {span(left)}" if left > timedelta(0) else "has expired"
-            what, remedy = f"the key {key.name} {when}", f"timewright key create {key.name}-new"
-            home = row._replace(namespace=HOME_NAMESPACE)
+            is_home = not key.namespaces or HOME_NAMESPACE in key.namespaces
+            namespace = HOME_NAMESPACE if is_home else key.namespaces[0]
+            remedy = command_line("key", "rotate", key.name, "--overlap", "1d", namespace=namespace)
+            what, home = f"the key {key.name} {when}", row._replace(namespace=HOME_NAMESPACE)
             yield _plain(found, home, ("key_expiring", key.prefix), what, rules=rules, remedy=remedy)
 
 

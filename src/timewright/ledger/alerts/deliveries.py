@@ -26,7 +26,7 @@ from timewright.core.alerts.channels import (
     is_delivery,
 )
 from timewright.core.facts import Fact
-from timewright.core.finding import Severity
+from timewright.core.finding import Severity, command_line
 from timewright.core.moments import HOUR, MINUTE, SECOND
 from timewright.core.policies.backoff import Ladder
 from timewright.core.policies.policies import Exhausted, LeaseTerms, Retry
@@ -159,7 +159,7 @@ def deliver_questions(
             subject=workflow,
             sentence=question,
             run=run.id,
-            remedy=f"timewright run answer {run.id}",
+            remedy=command_line("run", "answer", run.id, namespace=run.namespace),
             others=tuple(
                 f"{name}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"[
                     :MAX_SHOWN_CHARS
@@ -276,7 +276,7 @@ def _special_runs(fact: Fact, tag: str, schedule: Schedule, *, now: datetime) ->
             severity="ok",
             sentence=text,
             run=run_id,
-            remedy=f"timewright reminder snooze {schedule.name}",
+            remedy=command_line("reminder", "snooze", schedule.name, namespace=schedule.namespace),
         )
         queue = f"{QUEUE_PREFIX}{schedule.target.channel}"
         runs.append(
@@ -289,7 +289,7 @@ def _fact_message(fact: Fact, tag: str, schedule: Schedule | None) -> Message:
     name = schedule.name if schedule is not None else ""
     queue, run_id = getattr(fact, "queue", ""), getattr(fact, "run_id", "")
     subject = name or (f"queue {queue}" if queue else run_id)
-    command = f"timewright run explain {run_id}" if run_id else f"timewright explain {name}"
+    words = ("run", "explain", run_id) if run_id else ("explain", name)
     return Message(
         type=tag,
         at=fact.at,
@@ -303,7 +303,7 @@ def _fact_message(fact: Fact, tag: str, schedule: Schedule | None) -> Message:
         run=run_id,
         reason=getattr(fact, "reason", ""),
         error=getattr(fact, "error", "")[:2000],
-        remedy=command,
+        remedy=command_line(*words, namespace=fact.namespace),
     )
 
 

@@ -19,6 +19,7 @@ from timewright.core.alerts.incidents import (
     decide_incidents,
 )
 from timewright.core.facts import Fact, IncidentClosed, IncidentOpened, IncidentRepeated
+from timewright.core.finding import HOME_NAMESPACE
 from timewright.core.moments import HOUR, MINUTE, SECOND, format_instant, to_micros
 from timewright.core.recurrence.triggers import ZONED_TRIGGERS, AnyOf
 from timewright.core.run.run import Run, RunState
@@ -26,7 +27,6 @@ from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.core.zones import load_zone
 from timewright.errors import NotFound
 from timewright.ledger.alerts.alert_checks import (
-    HOME_NAMESPACE,
     AlertInput,
     find_alerts,
     schedule_alert,

@@ -27,6 +27,7 @@ from timewright.core.budgets.spending import (
     settle_charge,
 )
 from timewright.core.facts import Fact, ProviderClosed, RunDeferred
+from timewright.core.finding import command_line
 from timewright.core.run.lifecycle import Settlement
 from timewright.core.run.run import Failed, Outcome, Run
 from timewright.core.schedule.schedule import Schedule
@@ -186,7 +187,7 @@ def _tell_low_budgets(tx: Transaction, added: Sequence[Charge]) -> None:
             namespace=budget.namespace,
             subject=f"budget {budget.name}",
             sentence=f"budget {budget.name}: {after} of {budget.limit} {budget.unit} are used or reserved",
-            remedy=f"timewright budget show {budget.name}",
+            remedy=command_line("budget", "get", budget.name, namespace=budget.namespace),
         )
         deliver_messages(tx, [message], identity=f"budget:{account}:{period}", now=mine[-1].at)
 

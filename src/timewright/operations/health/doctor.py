@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from timewright.core.finding import Finding, Severity, worst_severity
+from timewright.core.finding import Finding, Severity, command_line, worst_severity
 from timewright.core.moments import DAY, MINUTE, SECOND, ZERO, format_duration, from_micros, to_micros
 from timewright.core.recurrence.triggers import ZONED_TRIGGERS, After, Manual, parts_of
 from timewright.core.schedule.schedule import ScheduleState
@@ -120,7 +120,9 @@ def _waiting(counts: list[LiveCount], *, now: datetime) -> Iterator[Finding]:
     for one in counts:
         if one.kind == "ready" and one.oldest is not None and now - one.oldest > MAX_READY_WAIT:
             label = f"queue {one.queue}" if one.queue else "runs without a queue"
-            fix = f"timewright queue plan {one.queue}" if one.queue else "timewright up, with more --capacity"
+            fix = "timewright up, with more --capacity"
+            if one.queue:
+                fix = command_line("queue", "plan", one.queue, namespace=one.namespace)
             waited = _format_span(now - one.oldest)
             yield Finding.warn(
                 "backlog", f"{label}: {_count(one.count, 'run')} ready, the longest for {waited}", remedy=fix
@@ -158,13 +160,14 @@ def _schedules(page: Page, wake: datetime | None, *, now: datetime) -> Finding:
 
 def _stalled(page: Page) -> Iterator[Finding]:
     """Find active schedules without a next occurrence."""
-    names = [record.schedule.name for record in page.rows if _is_stalled(record)]
+    stalled = [record.schedule for record in page.rows if _is_stalled(record)]
+    names = [schedule.name for schedule in stalled]
     if names:
         more = f" and {len(names) - MAX_NAMES_SHOWN} more" if len(names) > MAX_NAMES_SHOWN else ""
         yield Finding.warn(
             "stalled",
             f"active, but without a next occurrence: {', '.join(names[:MAX_NAMES_SHOWN])}{more}",
-            remedy=f"timewright explain {names[0]}",
+            remedy=command_line("explain", names[0], namespace=stalled[0].namespace),
         )
 
 

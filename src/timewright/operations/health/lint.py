@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from timewright.access.credentials import read_keys
 from timewright.core.calendars import allowed_after
-from timewright.core.finding import Finding, Severity, worst_severity
+from timewright.core.finding import Finding, Severity, command_line, worst_severity
 from timewright.core.moments import DAY, format_duration, format_instant
 from timewright.core.recurrence.clock_changes import ClockChange, clock_changes, describe_effect
 from timewright.core.recurrence.triggers import ZONED_TRIGGERS, After, Manual, parts_of
@@ -118,10 +118,11 @@ def check_never_fires(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
         why = _never_fires(tx, record, states, scope)
         if why:
             name = record.schedule.name
+            explain = command_line("explain", name, namespace=scope.namespace)
             yield Finding.warn(
                 "never_fires",
                 f"{name} {why}",
-                remedy=f"timewright explain {name}, then change or archive it",
+                remedy=f"{explain}, then change or archive it",
                 subject=f"schedule {name}",
                 schedule=name,
             )
@@ -130,16 +131,19 @@ def check_never_fires(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
 @checks.add("future")
 def check_expiring_keys(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
     """Find keys that expire soon and are used in this namespace."""
-    for key in read_keys(tx):
+    keys = read_keys(tx)
+    for key in keys:
         is_used_here = not key.namespaces or scope.namespace in key.namespaces
         if key.expires_at is None or not is_used_here or not key.is_active(now=scope.now):
+            continue
+        if key.is_replaced(keys):
             continue
         if key.expires_at <= scope.now + scope.lookahead:
             left = format_duration((key.expires_at - scope.now) // DAY * DAY)
             yield Finding.warn(
                 "key_expires",
                 f"key {key.name} expires on {key.expires_at:%Y-%m-%d}, in {left}",
-                remedy="timewright key create makes a new one; then timewright key revoke the old one",
+                remedy=command_line("key", "rotate", key.name, "--overlap", "1d", namespace=scope.namespace),
                 subject=f"key {key.name}",
                 since=key.expires_at,
             )

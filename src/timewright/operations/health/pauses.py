@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Literal
@@ -269,7 +270,7 @@ def resume_words(pause: Pause) -> str:
     """The command that ends a pause, without the name of the program."""
     if pause.scope == "installation":
         return "resume"
-    return f"resume --scope {pause.scope}" + (f" --name {pause.name}" if pause.name else "")
+    return f"resume --scope {pause.scope}" + (f" --name {shlex.quote(pause.name)}" if pause.name else "")
 
 
 def _subject(namespace: str, scope: PauseScope, name: str) -> tuple[str, str]:
@@ -285,7 +286,7 @@ def _subject(namespace: str, scope: PauseScope, name: str) -> tuple[str, str]:
             )
         return "" if scope == "installation" else namespace, ""
     if not name:
-        rule = f"a pause of a {scope} names the {scope}"
+        rule = f"a pause of {'an' if scope == 'owner' else 'a'} {scope} names the {scope}"
         raise InvalidInput("name is missing", field="name", value=name, rule=rule, fix="name: reports")
     return namespace, name
 
