@@ -29,7 +29,7 @@ from timewright.ledger.budgets.charges import defer_runs, record_charges, select
 from timewright.ledger.dependencies.follow_ups import split_by_needs
 from timewright.ledger.fact_builders import leased_fact, run_fields, skipped_fact
 from timewright.ledger.lookups import QueueKey, RunTerms, load_queue_policies, load_queue_policy, load_terms
-from timewright.ledger.pauses import PauseLookup, find_paused, load_pauses
+from timewright.ledger.pauses import PauseLookup, find_paused, load_pauses, shown_end
 from timewright.ledger.queues.policies import PolicyFile
 from timewright.ledger.records.schedule_states import KeptState
 from timewright.ledger.run_ends import apply_finished_runs
@@ -147,7 +147,7 @@ def _within_pauses(tx: Transaction, plan: LeasePlan) -> LeasePlan:
     """The plan without the runs that are paused."""
     paused = find_paused(tx, plan.leases, load_terms(tx, plan.leases), load_pauses(tx, now=plan.now))
     ids = {one.run.id for one in paused}
-    waiting = (WaitingRun(one.run.id, one.wait_reason, one.name, one.until) for one in paused)
+    waiting = (WaitingRun(one.run.id, one.wait_reason, one.name, shown_end(one.until)) for one in paused)
     leases = tuple(run for run in plan.leases if run.id not in ids)
     return replace(plan, leases=leases, waiting=(*plan.waiting, *waiting)) if paused else plan
 

@@ -254,6 +254,11 @@ def _end(pause: Pause) -> datetime:
     return pause.end or MAX_STORED_INSTANT
 
 
+def shown_end(until: datetime) -> datetime | None:
+    """The end of a pause as it is shown; the last instant there is stands for none."""
+    return until if until < MAX_STORED_INSTANT else None
+
+
 def lock_to_decide(tx: Transaction, schedule_id: str, *, now: datetime) -> ScheduleRecord:
     """Lock a schedule. One that no instance could run was set aside until later, but is due all the same."""
     record = lock_schedule(tx, schedule_id)

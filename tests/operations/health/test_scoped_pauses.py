@@ -130,13 +130,34 @@ def test_ready_runs_wait_under_both_kinds_of_pause_and_others_pass_them() -> Non
     verified(bench)
 
 
+@pytest.mark.parametrize("scope", ["installation", "namespace", *SCOPES])
+def test_a_run_that_a_pause_holds_says_so_and_how_to_resume(scope: str) -> None:
+    fields = SCOPES.get(scope, {})
+    bench = with_both(**fields)
+    name = "".join(fields.values())
+    bench.call("pause", scope=scope, name=name, reason="wrong numbers")
+    bench.call("schedule run", schedule="inside")
+    (run,) = bench.runs("inside")
+    for _ in range(2):  # before an engine has looked at it, and after
+        answer = bench.call("run explain", run=run.id)
+        what = f"{scope} {name or 'default'}" if scope != "installation" else "the installation"
+        assert answer["because"][-1].startswith(f"it waits until someone resumes it: {what} is paused by ")
+        assert answer["because"][-1].endswith(": wrong numbers")
+        assert [one["operation"] for one in answer["remedies"]] == ["resume"]
+        assert "pause_" not in answer["summary"]
+        bench.advance(seconds=5)
+    bench.call(answer["remedies"][0]["operation"], **answer["remedies"][0]["request"])
+    bench.advance(seconds=30)
+    assert states(bench, "inside") == [SUCCEEDED]
+
+
 def test_queue_entries_wait_for_the_end_of_a_pause_of_their_queue() -> None:
     bench = Bench()
     for queue in ("mail", "web"):
         bench.call("queue add", queue=queue, payload=1)
     bench.call("pause", scope="queue", name="mail", reason="bounces")
     waiting = bench.call("queue plan", queue="mail")["waiting"]
-    assert [one["reason"] for one in waiting] == ["pause"]
+    assert [(one["reason"], one["until"]) for one in waiting] == [("pause", None)]
     assert bench.call("queue lease", queue="mail", holder="w")["leases"] == []
     assert len(bench.call("queue lease", queue="web", holder="w")["leases"]) == 1
     bench.call("resume", scope="queue", name="mail")

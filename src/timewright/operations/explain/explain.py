@@ -274,7 +274,9 @@ def _with_note(tx: Transaction, schedule: Schedule, explanation: Explanation) ->
 
 
 def _summary(run: Run, name: str) -> str:
-    why = f": {run.reason}" if run.reason else ""
+    # A pause is stored with its id, which says nothing to a reader.
+    reason = run.reason.split(": ", 2)[-1] if run.reason.startswith("pause: ") else run.reason
+    why = f": {reason}" if reason else ""
     if run.last_of is not None:
         span = f"{format_instant(run.planned_at)} to {format_instant(run.last_of)}"
         return f"{name}: {run.dropped} occurrences from {span} did not run{why}"

@@ -31,12 +31,11 @@ from timewright.operations.explain.idle import (
 )
 from timewright.operations.explain.reasons import (
     SOURCE_REASONS,
-    Remedy,
     exclusion_reason,
     list_instances_remedy,
     remedy,
+    resume_remedy,
 )
-from timewright.operations.health.pauses import resume_command
 from timewright.ports import ScheduleRecord, Transaction
 from timewright.ports.rows import LiveRuns
 from timewright.settings import Settings
@@ -126,7 +125,6 @@ def _explain_scoped_pause(
         return None
     until = format_instant(pause.until) if pause.until is not None else "someone resumes it"
     outcome = "are skipped" if pause.due == "skip" else "wait: catch_up decides when it ends"
-    request = {"scope": pause.scope, "name": pause.name} if pause.name else {"scope": pause.scope}
     why = f" ({pause.reason})" if pause.reason else ""
     return UnrecordedOccurrence(
         at=when,
@@ -137,7 +135,7 @@ def _explain_scoped_pause(
             f"{pause.actor} paused it at {format_instant(pause.at)}{why}",
             f"occurrences that come due in it {outcome}",
         ),
-        remedies=(Remedy(operation="resume", request=request, command=resume_command(pause)),),
+        remedies=(resume_remedy(pause),),
     )
 
 

@@ -16,7 +16,9 @@ from timewright.core.policies.policies import CatchUp
 from timewright.core.run.run import Reason, Run, RunState
 from timewright.core.schedule.adjustments import Adjustment, AdjustmentKind
 from timewright.core.schedule.decision import Source
+from timewright.core.schedule.pauses import Pause
 from timewright.core.schedule.schedule import Schedule
+from timewright.operations.health.pauses import resume_command
 from timewright.ports import AuditEntry, RunFilter, Transaction
 
 MAX_RUNS_BACK = 50
@@ -78,6 +80,12 @@ def remedy(operation: str, subject: tuple[str, str], **fields: Any) -> Remedy:
 def list_instances_remedy() -> Remedy:
     """Return the remedy `instance list`, which shows whether an engine runs."""
     return Remedy(operation="instance list", request={}, command="timewright instance list")
+
+
+def resume_remedy(pause: Pause) -> Remedy:
+    """Return the remedy `resume`, which ends a pause."""
+    request = {"scope": pause.scope, "name": pause.name} if pause.name else {"scope": pause.scope}
+    return Remedy(operation="resume", request=request, command=resume_command(pause))
 
 
 def update_remedy(schedule: Schedule, **fields: Any) -> Remedy:

@@ -13,7 +13,8 @@ from timewright.core.policies.policies import Retry
 from timewright.core.run.leasing import LimitUsage, WaitReason
 from timewright.core.run.run import Reason, Run, RunState
 from timewright.core.schedule.schedule import Schedule
-from timewright.ledger.lookups import load_terms
+from timewright.ledger.lookups import find_owners, load_terms
+from timewright.ledger.pauses import load_pauses
 from timewright.ledger.records.instances import explain_placement
 from timewright.ledger.workflow_runs.records import HELD_BY_WAIT
 from timewright.operations.explain.dependencies import explain_unmet, explain_waiting, whole_seconds
@@ -26,6 +27,7 @@ from timewright.operations.explain.reasons import (
     last_audit_entry,
     list_instances_remedy,
     remedy,
+    resume_remedy,
     update_remedy,
 )
 from timewright.ports import Transaction
@@ -60,6 +62,9 @@ def _planned(run: Run) -> list[str]:
 
 def _ready(run_context: RunContext) -> ExplanationPart:
     run, now = run_context.run, run_context.now
+    paused = _explain_pause(run_context)
+    if paused is not None:
+        return paused
     deferred = explain_deferral(run, now=now)
     if deferred is not None:
         return deferred
@@ -105,6 +110,22 @@ def _ready(run_context: RunContext) -> ExplanationPart:
     return ExplanationPart(
         because=(f"it has waited {waited} for {worker}; check that one is running",), remedies=(lease_remedy,)
     )
+
+
+def _explain_pause(run_context: RunContext) -> ExplanationPart | None:
+    """Explain a run that a pause holds. A pause of the installation leaves no mark at the run."""
+    tx, run, now = run_context.tx, run_context.run, run_context.now
+    pauses = load_pauses(tx, now=now)
+    is_due = run.fire_at <= now or run.reason.startswith(f"{WaitReason.PAUSE.value}: ")
+    if not is_due or not pauses.any_open:
+        return None
+    owner = find_owners(tx, [run], load_terms(tx, [run]))[run.id]
+    pause = pauses.open_for(run.namespace, queue=run.queue, schedule=owner.schedule)
+    if pause is None:
+        return None
+    until = format_instant(pause.until) if pause.until is not None else "someone resumes it"
+    why = f"{pause.describe()} is paused by {pause.actor}{f': {pause.reason}' if pause.reason else ''}"
+    return ExplanationPart(because=(f"it waits until {until}: {why}",), remedies=(resume_remedy(pause),))
 
 
 def _full_limit(name: str, usage: LimitUsage) -> str:
