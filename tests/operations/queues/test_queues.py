@@ -209,6 +209,29 @@ def test_a_payload_and_payloads_together_are_refused(harness: OperationsHarness)
     assert error.value.field == "payloads"
 
 
+def test_an_empty_list_of_payloads_adds_no_entry(line: OperationsHarness) -> None:
+    add(line, 1)
+    with pytest.raises(InvalidInput) as error:
+        line.ask("queue add", queue="mail", payloads=[])
+    assert error.value.field == "payloads"
+    assert len(line.ask("queue show", queue="mail")["entries"]) == 1
+
+
+def test_a_lease_id_beside_another_run_or_fence_is_refused(line: OperationsHarness) -> None:
+    line.ask("queue policy set", queue="mail", max_running=2)
+    add(line, 2)
+    first, second = line.ask("queue lease", queue="mail", limit=2)["leases"]
+    for operation in ("queue complete", "queue release", "queue renew"):
+        with pytest.raises(InvalidInput) as error:
+            line.ask(operation, lease=first["lease"], run=second["run"], fence=1)
+        assert error.value.field == "run"
+        with pytest.raises(Stale):
+            line.ask(operation, lease=first["lease"], fence=2)
+    states = [line.ask("run get", run=one["run"])["run"]["state"] for one in (first, second)]
+    assert states == ["leased", "leased"]
+    line.ask("queue complete", lease=first["lease"], fence=1)
+
+
 def test_a_drain_obeys_backoff_and_parks_nothing(harness: OperationsHarness) -> None:
     harness.ask("queue complete", run=LEASED_RUN, fence=1)
     drained = harness.ask("queue drain", queue="mail", limit=10)

@@ -199,8 +199,8 @@ def start_lease(context: OperationContext, run_id: str, fence: int) -> ReportedR
 
 
 def _settle(context: OperationContext, request: LeaseRequest, outcome: Outcome) -> ReportedRun:
-    if request.lease and not request.run:
-        run = context.store.read(lambda tx: _find_by_lease_id(tx, context.namespace, request.lease))
+    if _is_by_lease_id(request):
+        run = context.store.read(lambda tx: _find_by_lease_id(tx, context.namespace, request))
         return settle_lease(context, run.id, run.fence, outcome)
     return settle_lease(context, *_run_and_fence(request), outcome)
 
@@ -230,8 +230,8 @@ def _progress_of(request: RenewLease, run: Run, *, now: datetime) -> RunProgress
 
 def _find_leased_run(tx: Transaction, namespace: str, request: LeaseRequest) -> Run:
     """Return the run of a lease, if that lease is still current."""
-    if request.lease and not request.run:
-        return _find_by_lease_id(tx, namespace, request.lease)
+    if _is_by_lease_id(request):
+        return _find_by_lease_id(tx, namespace, request)
     return _find_held(tx, namespace, *_run_and_fence(request))
 
 
@@ -263,6 +263,19 @@ def _is_held(tx: Transaction, run: Run, fence: int) -> bool:
     return True
 
 
+def _is_by_lease_id(request: LeaseRequest) -> bool:
+    """Whether the lease is named by its id; a run beside it might be another one's."""
+    if request.lease and request.run:
+        raise InvalidInput(
+            "the request names a lease and a run",
+            field="run",
+            value=request.run,
+            rule="either a lease id, or a run and its fence",
+            fix="give one of them; over HTTP, - in the path stands for no lease id",
+        )
+    return bool(request.lease)
+
+
 def _run_and_fence(request: LeaseRequest) -> tuple[str, int]:
     if not request.run or request.fence is None:
         raise InvalidInput(
@@ -281,9 +294,12 @@ def _is_recorded(tx: Transaction, run_id: str, fence: int, outcome: Outcome) -> 
     return any((a.fence, a.outcome, a.result) == (fence, tag, outcome.result) for a in attempts)
 
 
-def _find_by_lease_id(tx: Transaction, namespace: str, lease_id: str) -> Run:
+def _find_by_lease_id(tx: Transaction, namespace: str, request: LeaseRequest) -> Run:
+    lease_id = request.lease
     run = next(iter(tx.select_runs(LeasedRuns(lease_id=lease_id))), None)
     if run is not None and run.namespace == namespace and _is_held(tx, run, run.fence):
+        if request.fence not in (None, run.fence):
+            raise _stale_error(run.id, request.fence)
         return run
     raise NotFound(
         f"no live lease {lease_id[:255]!r}",

@@ -53,7 +53,7 @@ class AddEntries(WriteRequest, frozen=True, kw_only=True):
 
     queue: ObjectName
     payload: Any = None
-    payloads: Annotated[tuple[Any, ...], Meta(max_length=MAX_ADDED)] = ()
+    payloads: Annotated[tuple[Any, ...], Meta(min_length=1, max_length=MAX_ADDED)] = ()
     priority: Priority = NORMAL_PRIORITY
     not_before: datetime | None = None
     client_key: Annotated[str, Meta(max_length=255)] = ""
