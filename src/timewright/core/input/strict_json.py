@@ -16,9 +16,14 @@ class DuplicateKey(ValueError):
 
 def read_json(text: str) -> Any:
     """Parse JSON; raises ValueError, of type DuplicateKey for a repeated key, or RecursionError."""
-    return json.loads(
-        text, object_pairs_hook=unique_keys, parse_constant=_refuse_constant, parse_float=_finite_float
-    )
+    try:
+        return json.loads(
+            text, object_pairs_hook=unique_keys, parse_constant=_refuse_constant, parse_float=_finite_float
+        )
+    except ValueError as error:
+        if "set_int_max_str_digits" in str(error):  # advice for programmers of Python
+            raise ValueError("a number has too many digits") from None
+        raise
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -174,13 +174,21 @@ class OperationHandler:
         header = request.headers.get("if-match")
         if header is None or header.strip() == "*" or self._operation.read_only:
             return None
-        tag = _ETAG.fullmatch(header.strip())
-        if tag is None or self._noun not in versioned_nouns() or self._operation.name in EXTERNAL_OPERATIONS:
+        if self._noun not in versioned_nouns() or self._operation.name in EXTERNAL_OPERATIONS:
             raise InvalidInput(
                 "If-Match is not supported here",
                 field="if-match",
                 value=header[:64],
-                rule="the ETag of a GET response for the same object, if the object has revisions",
+                rule=f"only for objects with revisions: {', '.join(sorted(versioned_nouns()))}",
+                fix="leave If-Match out",
+            )
+        tag = _ETAG.fullmatch(header.strip())
+        if tag is None:
+            raise InvalidInput(
+                "If-Match is not the ETag of a revision",
+                field="if-match",
+                value=header[:64],
+                rule="one ETag of a GET response for the same object, in its quotes",
                 fix='If-Match: "7"',
             )
         if "revision" in self._operation.request_type.__struct_fields__:

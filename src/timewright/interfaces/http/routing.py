@@ -188,6 +188,6 @@ def _method_not_allowed(method: str, allowed: set[str]) -> HttpProblem:
         field="method",
         value=method[:16],
         rule=f"one of: {listed}",
-        fix=min(allowed),
+        fix="/openapi.json lists the methods of each path",
         headers={"allow": listed},
     )
