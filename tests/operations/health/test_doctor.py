@@ -17,7 +17,8 @@ from tests.conformance.conftest import postgres_template, postgres_url
 from tests.interfaces.terminal import invoke
 from tests.operations.harness import NOON, OperationsHarness
 from timewright.core.finding import Finding
-from timewright.ledger.records.instances import InstanceRecord, record_heartbeat
+from timewright.core.run.needs import Offer
+from timewright.ledger.records.instances import InstanceRecord, offer_id, record_heartbeat, record_offer
 from timewright.operations.health.doctor_checks import (
     file_finding,
     format_bytes,
@@ -232,6 +233,20 @@ def test_enabled_shell_targets_are_a_warning() -> None:
     harness = OperationsHarness()
     harness.context = replace(harness.context, settings=Settings(shell=True))
     assert checks(harness)["shell"]["severity"] == "warn"
+
+
+def test_shell_targets_of_another_instance_are_a_warning() -> None:
+    harness = OperationsHarness()
+    now, offer = harness.context.now(), Offer(programs=("make",))
+    instance = InstanceRecord(
+        id="ins_1", host="h", version="1", started_at=now, capacity=1, offer=offer_id(offer)
+    )
+    harness.store.write(lambda tx: record_offer(tx, offer, now=now))
+    harness.store.write(lambda tx: record_heartbeat(tx, instance, now=now))
+    answer = checks(harness)["shell"]
+    assert (answer["severity"], "1 instance" in answer["sentence"]) == ("warn", True)
+    harness.advance(minutes=5)
+    assert checks(harness)["shell"]["severity"] == "ok"
 
 
 def test_an_http_server_without_tls_is_a_warning() -> None:

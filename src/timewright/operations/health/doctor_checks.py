@@ -14,7 +14,7 @@ from timewright.ledger.alerts.findings import CheckScope, checks
 from timewright.ledger.leader import current_leader
 from timewright.ledger.lookups import load_queue_policies
 from timewright.ledger.queues.policies import PolicyFile
-from timewright.ledger.records.instances import MAX_INSTANCES, is_alive, read_instances
+from timewright.ledger.records.instances import MAX_INSTANCES, is_alive, read_instances, read_offers
 from timewright.ports import Transaction
 from timewright.ports.host_info import HostInfo, PrivateFile, StoreStatus
 from timewright.ports.rows import LeasedRuns
@@ -52,20 +52,28 @@ def host_findings(host_info: HostInfo, settings: Settings, *, now: datetime) -> 
 
 
 @checks.add()
-def check_host(_tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
+def check_host(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
     """Check host and store, where this process can see them, and the settings."""
     if scope.host is not None:
         yield from host_findings(scope.host, scope.settings, now=scope.now)
-    yield from setting_findings(scope.settings)
+    with_shell = sum(bool(one.offer.programs) for one in read_offers(tx) if is_alive(one.seen, now=scope.now))
+    yield from setting_findings(scope.settings, with_shell=with_shell)
 
 
-def setting_findings(settings: Settings) -> Iterator[Finding]:
-    """Check the settings for risks."""
+def setting_findings(settings: Settings, *, with_shell: int) -> Iterator[Finding]:
+    """Check the settings for risks; `with_shell` is how many running instances allow commands."""
     if settings.shell:
         yield Finding.warn(
             "shell",
             "shell targets are on: everyone who may write schedules can run commands as this user",
             remedy="set shell: false, unless you trust everyone who may write schedules",
+        )
+    elif with_shell:
+        where = "1 instance that runs" if with_shell == 1 else f"{with_shell} instances that run"
+        yield Finding.warn(
+            "shell",
+            f"shell targets are on in {where}: everyone who may write schedules can run commands there",
+            remedy="start it without shell, unless you trust everyone who may write schedules",
         )
     else:
         yield Finding.ok("shell", "shell targets are off")
