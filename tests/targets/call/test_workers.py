@@ -468,6 +468,14 @@ def test_a_lambda_is_found_through_its_app(tmp_path: Path, monkeypatch: pytest.M
     ("source", "error", "unresolved"),
     [
         ("raise ImportError('not here')", "cannot import fragile:f: ImportError: not here", True),
+        (
+            "import os; os.environ['TIMEWRIGHT_STORE']",
+            (
+                "cannot import fragile:f: KeyError: 'TIMEWRIGHT_STORE';"
+                " functions get no TIMEWRIGHT_ variables: give it a name of your own"
+            ),
+            True,
+        ),
         ("import sys; sys.exit(4)", "cannot import fragile:f: SystemExit: 4", True),
         ("raise KeyboardInterrupt", "cannot import fragile:f: KeyboardInterrupt", True),
         ("import os; os._exit(5)", "worker exited with code 5, before it called the function", False),

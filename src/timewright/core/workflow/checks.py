@@ -121,7 +121,8 @@ def _error(where: str, message: str, *, rule: str, fix: str, value: object = Non
 def _check_counts(steps: int, *, edges: int) -> None:
     if not 1 <= steps <= MAX_STEPS:
         rule = f"1 to {MAX_STEPS} steps"
-        raise _error("steps", f"{steps} steps", value=steps, rule=rule, fix="split it into several workflows")
+        fix = "split it into several workflows" if steps else "add a step: {name: load, target: load}"
+        raise _error("steps", f"{steps} steps", value=steps, rule=rule, fix=fix)
     if edges > MAX_EDGES:
         fix = "add a step that needs many steps, and let later steps need only that one"
         rule, message = f"at most {MAX_EDGES} needs in all", f"{edges} needs in all are too many"

@@ -52,7 +52,7 @@ from timewright.targets.outcomes import (
     failure_from_exception,
     to_storable_text,
 )
-from timewright.targets.processes.child import run_environment
+from timewright.targets.processes.child import OWN_PREFIX, run_environment
 from timewright.targets.processes.table import set_subreaper
 from timewright.targets.reports import print_run_log
 
@@ -148,6 +148,8 @@ class JobRunner:
             if self._is_exiting:
                 raise
             error_text = f"cannot import {job.reference}: {failure_from_exception(error).error}"
+            if isinstance(error, KeyError) and str(error).startswith(f"'{OWN_PREFIX}"):
+                error_text += f"; functions get no {OWN_PREFIX} variables: give it a name of your own"
             return Failed(error=to_storable_text(error_text, limit=MAX_ERROR_CHARS), unresolved=True)
 
     def _call(self, registered: RegisteredFunction, job: WorkerJob) -> Outcome:
