@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interfaces.terminal import environment
+from tests.interfaces.terminal import environment, invoke
 from timewright.interfaces.program import _command, _program, with_program
 
 SCRIPT = Path(sys.executable).with_name("timewright")
@@ -55,6 +56,29 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
     )
+
+
+def test_a_remedy_is_for_the_store_and_namespace_that_were_asked(tmp_path: Path) -> None:
+    here = ("--store", str(tmp_path / "other store.db"), "--namespace", "team-b")
+    assert invoke(None, *here, "schedule", "create", "daily", "--every", "1d", "--note", "x").code == 0
+    assert invoke(None, *here, "schedule", "pause", "daily").code == 0
+    said = invoke(None, *here, "explain", "daily")
+    (line,) = [line for line in said.out.splitlines() if "to change it" in line]
+    command = line[line.index("--store") :]
+    assert shlex.split(command)[:4] == list(here)
+    assert invoke(None, *shlex.split(command)).code == 0
+    assert "active" in invoke(None, *here, "schedule", "list").out
+    assert f"fix: timewright --store '{here[1]}' --namespace team-b up" in invoke(
+        None, *here, "doctor", width=400
+    ).out.replace("\n", " ")
+
+
+def test_a_command_names_no_server_twice_and_none_where_it_starts_a_process() -> None:
+    server = ("--server http://127.0.0.1:7411",)
+    assert with_program("run timewright schedule skip x", server).endswith(f" {server[0]} schedule skip x")
+    assert with_program("timewright up", server).endswith("timewright up")
+    given = "timewright resume --store other.db"
+    assert with_program(given, ("--store other.db",)).endswith("timewright resume --store other.db")
 
 
 def test_a_printed_command_runs_as_typed_in_that_shell(tmp_path: Path) -> None:

@@ -7,12 +7,15 @@ import re
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 NAME = "timewright"
 # A command in a sentence: the name, and a word after it.
 _COMMAND = re.compile(rf"(?<![\w/.-])(?<!-m ){NAME} (?=[a-z])")
+# Commands that start a process do it on a store, never on a server.
+_START = re.compile(rf"{NAME} (?:up|serve|worker|watch)\b")
 
 
 def program() -> str:
@@ -26,9 +29,19 @@ def program_beside_python() -> str:
     return _program(str(script) if script.exists() else NAME, os.environ.get("PATH", ""), os.getcwd())  # noqa: PTH109
 
 
-def with_program(text: str) -> str:
-    """Return a message with its commands as they can be typed here."""
-    return _COMMAND.sub(lambda _: f"{program()} ", text) if NAME in text else text
+def with_program(text: str, options: Sequence[str] = ()) -> str:
+    """Return a message with its commands as they can be typed here.
+
+    `options` select the store that the message is about, such as `--store other.db`. Without them, a command
+    that is copied would work on the default store.
+    """
+    if NAME not in text:
+        return text
+    names = {option: option.partition(" ")[0] for option in options}
+    left_out = "--server" if _START.search(text) else ""
+    chosen = (one for one, name in names.items() if name not in text and name != left_out)
+    words = " ".join((program(), *chosen))
+    return _COMMAND.sub(lambda _: f"{words} ", text)
 
 
 @cache

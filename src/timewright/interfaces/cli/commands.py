@@ -30,7 +30,6 @@ from timewright.interfaces.cli.options import (
 )
 from timewright.interfaces.cli.output.doctor import exit_code_for, findings_page, pending_migrations
 from timewright.interfaces.cli.output.errors import RefusedRequest
-from timewright.interfaces.cli.output.table import current_screen
 from timewright.interfaces.cli.output.times import local_zone, parse_instant_or_none, today_at
 from timewright.interfaces.cli.session import Session, serialize
 from timewright.operations import Operation, OperationContext, operations
@@ -218,7 +217,7 @@ def print_answer(
     if session.quiet:
         session.print(answer_names(answer))
         return
-    session.print(answer_lines(operation, answer, current_screen(context.now())))
+    session.print(answer_lines(operation, answer, session.screen(context.now())))
     for note in answer_notes(operation, answer):
         session.print_note(note)
 
@@ -257,7 +256,7 @@ def _perform(operation: Operation[Any], session: Session, /, **values: Any) -> i
         request["files"] = {**request.get("files", {}), **read_texts(values["paths"], operation.name)}
     request |= _prompt_for_secrets(operation, request)
     if operation.name == "doctor" and (findings := pending_migrations(session)) is not None:
-        session.print_data(findings, findings_page(findings, current_screen(SystemClock().now())))
+        session.print_data(findings, findings_page(findings, session.screen(SystemClock().now())))
         return exit_code_for(operation.name, findings)
     # A file means the same on every machine, so it does not use this machine's zone.
     session.file_zone = "UTC" if values.get("file") else ""

@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from msgspec.structs import replace
 from timewright.core.input.input_errors import check_name
 from timewright.core.sensitive_keys import redact_store_url
 from timewright.errors import InvalidInput, NotFound, Unauthorized
-from timewright.interfaces.cli.output.table import escape_control
+from timewright.interfaces.cli.output.table import Screen, current_screen, escape_control
 from timewright.interfaces.program import program, with_program
 from timewright.operations import Operation, OperationContext
 from timewright.settings import Settings
@@ -154,6 +155,14 @@ class Session:
         """The option that names this store in another shell; empty for the default store of the folder."""
         store = self.given.get("store") or os.environ.get("TIMEWRIGHT_STORE")
         return f"--store {shlex.quote(redact_store_url(store))}" if store else ""
+
+    def screen(self, now: datetime) -> Screen:
+        """Return the terminal; commands on it get the options by which this one selects its store."""
+        given = {name: self.given.get(name) for name in ("config", "store", "server", "namespace")}
+        options = (
+            f"--{name} {shlex.quote(redact_store_url(str(value)))}" for name, value in given.items() if value
+        )
+        return current_screen(now, options=tuple(options))
 
 
 @contextmanager

@@ -80,7 +80,7 @@ def findings_page(answer: JsonObject, screen: Screen) -> list[str]:
     """Return a line per finding, with its remedy."""
     lines: list[str] = []
     for one in answer["findings"]:
-        remedy = f"{NBSP * 3}fix: {with_program(one['remedy'])}" if one["remedy"] else ""
+        remedy = f"{NBSP * 3}fix: {with_program(one['remedy'], screen.options)}" if one["remedy"] else ""
         severity = f"{one['severity']:<6}".replace(" ", NBSP)
         lines += wrap(screen, f"{severity}{one['sentence']}{remedy}", hang=6)
     return lines or ["ok    nothing was found"]

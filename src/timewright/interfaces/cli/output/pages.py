@@ -134,7 +134,10 @@ def explanation_page(answer: JsonObject, screen: Screen) -> list[str]:
         ("policy", "\n".join(f"{key}: {inline_data(value)}" for key, value in answer["policy"].items())),
         ("previous", format_value(answer["previous_at"], screen)),
         ("next", format_value(answer["next_at"], screen)),
-        ("to change it", "\n".join(with_program(one["command"]) for one in answer["remedies"])),
+        (
+            "to change it",
+            "\n".join(with_program(one["command"], screen.options) for one in answer["remedies"]),
+        ),
     ]
     headline = localize_times(answer["summary"], now=screen.now, zone=screen.zone)
     return [*wrap(screen, headline), *key_values(screen, rows)]

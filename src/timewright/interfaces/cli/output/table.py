@@ -38,13 +38,14 @@ Progress = Callable[[float, str], None]
 
 
 class Screen(Struct, frozen=True, kw_only=True):
-    """The terminal: width, colour, current time and time zone."""
+    """The terminal: width, colour, current time and time zone; and `options` for the commands it shows."""
 
     now: datetime
     zone: tzinfo
     width: int | None = None
     colour: bool = False
     ascii_only: bool = False
+    options: tuple[str, ...] = ()
 
     @property
     def is_narrow(self) -> bool:
@@ -72,7 +73,7 @@ class Column(Struct, frozen=True):
     is_id: bool = False
 
 
-def current_screen(now: datetime) -> Screen:
+def current_screen(now: datetime, *, options: tuple[str, ...] = ()) -> Screen:
     """Return the properties of standard output."""
     stdout = sys.stdout
     is_terminal = stdout is not None and stdout.isatty()
@@ -84,6 +85,7 @@ def current_screen(now: datetime) -> Screen:
         width=max(width, MIN_WIDTH) if width else None,
         colour=is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb",
         ascii_only="utf" not in (getattr(stdout, "encoding", None) or "utf-8").lower(),
+        options=options,
     )
 
 
