@@ -4,6 +4,7 @@ import { paint } from "./paint.js";
 import { app } from "./state.js";
 
 let timer = 0;
+const RETRY_S = 3; // after a failure, also if an event waits: a retry may need ten requests
 
 // One refresh at a time; a request during a refresh causes one more refresh after it.
 let refreshing = false;
@@ -39,18 +40,20 @@ export async function refresh() {
   } else if (waitingSince)
     eventTimer = setTimeout(
       refresh,
-      Math.min(
-        MAX_EVENT_DELAY_MS,
-        Math.max((app.current.screen || {}).eventDelayMs || EVENT_DELAY_MS, Date.now() - startedAt),
-      ),
+      app.current.problem
+        ? RETRY_S * 1000
+        : Math.min(
+            MAX_EVENT_DELAY_MS,
+            Math.max((app.current.screen || {}).eventDelayMs || EVENT_DELAY_MS, Date.now() - startedAt),
+          ),
     );
 }
 
 export function scheduleRefresh() {
   clearTimeout(timer);
-  // While the server is unreachable retry every 3 s, also on screens that do not refresh.
+  // While the server is unreachable retry, also on screens that do not refresh.
   const lost = isUnreachable();
-  const every = lost ? 3 : (app.current.screen && app.current.screen.every) || 0;
+  const every = lost ? RETRY_S : (app.current.screen && app.current.screen.every) || 0;
   if (!every || document.hidden) return;
   refreshLater((app.live && !lost ? 4 : 1) * every);
 }
