@@ -83,7 +83,7 @@ const list = {
               data.limits.map((one) => ({
                 key: one.limit,
                 cells: [
-                  one.limit,
+                  h("span", { class: "break" }, one.limit),
                   one.max_running && !one.key
                     ? gauge(one.in_flight, one.max_running, `uses of ${one.limit}`)
                     : String(one.in_flight),
@@ -122,7 +122,7 @@ function budgets(rows) {
     rows.map((one) => ({
       key: one.budget,
       cells: [
-        one.budget,
+        h("span", { class: "break" }, one.budget),
         gauge(
           Number(one.used) + Number(one.held),
           Number(one.limit),
