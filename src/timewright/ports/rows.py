@@ -149,7 +149,8 @@ class ScheduleFilter(Struct, frozen=True, kw_only=True):
 class RunFilter(Struct, frozen=True, kw_only=True):
     """Which runs to list in pages, newest first. With a schedule, its own history is followed.
 
-    `only_manual`, with a schedule, leaves out its occurrences.
+    `only_manual`, with a schedule, leaves out its occurrences. An empty namespace matches no run; an empty
+    queue is no filter.
     """
 
     namespace: str | None = None

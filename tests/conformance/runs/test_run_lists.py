@@ -59,6 +59,20 @@ def test_the_runs_of_a_schedule_are_listed_newest_first_and_no_other(store: Stor
 
 
 @pytest.mark.parametrize("of_schedule", [True, False])
+def test_an_empty_queue_does_not_filter_and_an_empty_namespace_matches_nothing(
+    store: Store, nightly: str, of_schedule: bool
+) -> None:
+    runs = [make_run(nightly, planned_at=NOON, state=RunState.SUCCEEDED)]
+    runs += [make_run(nightly, planned_at=NOON + HOUR, state=RunState.SUCCEEDED, queue="mail")]
+    admit(store, nightly, *runs)
+    which: dict[str, Any] = {"schedule_id": nightly} if of_schedule else {}
+    newest_first = [run.id for run in reversed(runs)]
+    assert find(store, **which) == find(store, queue="", **which) == newest_first
+    assert find(store, queue="mail", **which) == newest_first[:1]
+    assert find(store, namespace="", **which) == []
+
+
+@pytest.mark.parametrize("of_schedule", [True, False])
 def test_pages_of_runs_join_to_the_whole_list(store: Store, nightly: str, of_schedule: bool) -> None:
     runs = history(store, nightly, 25)
     which: dict[str, Any] = {"schedule_id": nightly} if of_schedule else {}

@@ -271,7 +271,7 @@ def _passes(run: Run, which: RunFilter) -> bool:
     return (
         run.namespace == which.namespace
         and which.schedule_id in (None, run.schedule_id)
-        and which.queue in (None, run.queue)
+        and which.queue in (None, "", run.queue)
         and which.state in (None, run.state)
         and (which.since is None or run.planned_at >= which.since)
         and (which.until is None or run.planned_at <= which.until)

@@ -153,10 +153,10 @@ class SqlRunQueries(SqlQueries):
     def find_runs(self, which: RunFilter) -> Page:
         """Return a page of runs, newest first; unreadable rows are listed apart."""
         limit = page_limit(which.limit)
+        if which.namespace == "":
+            return Page(())  # no run has this namespace; in the statement '' would mean every namespace
         if which.schedule_id is not None:
             return self._page_of_schedule(which, limit=limit)
-        if which.namespace == "":
-            return Page(())  # an empty namespace means all of them in the statement
         rows = self._query(
             _STATEMENTS_BY_STATE.get(which.state, "list_runs"),
             {
@@ -374,7 +374,7 @@ def _matches(run: Run, which: RunFilter) -> bool:
     return (
         (which.namespace is None or run.namespace == which.namespace)
         and (which.state is None or run.state is which.state)
-        and (which.queue is None or run.queue == which.queue)
+        and (not which.queue or run.queue == which.queue)
         and (which.since is None or run.planned_at >= which.since)
         and (which.until is None or run.planned_at <= which.until)
     )
