@@ -48,48 +48,51 @@ def import_apscheduler(files: Mapping[str, str], options: ImportOptions) -> Impo
             raise input_error(
                 f"{file} version", data.get("version"), "is not known", rule="version 1", fix=_FIX
             )
-        entries += [_entry(job, f"{file} jobs[{number}]", options) for number, job in enumerate(jobs)]
+        entries += [_import_job(job, f"{file} jobs[{number}]", options) for number, job in enumerate(jobs)]
     return collect(entries)
 
 
-def _entry(job: Mapping[str, Any], place: str, options: ImportOptions) -> Entry:
+def _import_job(job: Mapping[str, Any], place: str, options: ImportOptions) -> Entry:
     entry = Entry(clean_name(str(job.get("id", "")), fallback="job"), place=place)
     trigger = job["trigger"]
     try:
         entry.definition["trigger"] = _triggers(trigger, entry, options)
     except _Untranslatable as error:
-        entry.lose_entry(
+        entry.drop_entry(
             "trigger", trigger.get("text") or trigger.get("fields") or trigger.get("type"), str(error)
         )
     _add_bounds(entry, trigger)
     _add_function(entry, job)
     _add_policies(entry, job)
-    for key in ("id", "name"):
-        if job.get(key):
-            entry.kept(key, job[key], **({"description": str(job[key])} if key == "name" else {}))
+    if job.get("id"):
+        entry.add_kept("id", job["id"])
+    if job.get("name"):
+        entry.add_kept("name", job["name"], description=str(job["name"]))
     if job.get("metadata"):
-        entry.kept("metadata", job["metadata"], metadata=dict(job["metadata"]))
+        entry.add_kept("metadata", job["metadata"], metadata=dict(job["metadata"]))
     if job.get("paused"):
-        entry.lose_pause("paused", True)
+        entry.report_pause("paused", True)
     if job.get("executor") not in (None, "default", "threadpool"):
-        entry.lost("executor", job["executor"], "set isolation of the function: thread, loop or process")
+        entry.report_lost(
+            "executor", job["executor"], "set isolation of the function: thread, loop or process"
+        )
     known = ("id", "name", "function", "args", "kwargs", "trigger", "misfire_grace_time", "coalesce")
-    entry.lose_unknown(job, (*known, "executor", "max_instances", "paused", "jitter", "metadata"))
+    entry.report_unknown_fields(job, (*known, "executor", "max_instances", "paused", "jitter", "metadata"))
     return entry
 
 
 def _triggers(trigger: Mapping[str, Any], entry: Entry, options: ImportOptions) -> Any:
     kind = str(trigger.get("type"))
     if kind == "OrTrigger":
-        entry.translated("trigger", kind, "a list of triggers")
+        entry.add_translated("trigger", kind, "a list of triggers")
         return [_triggers(one, entry, options) for one in trigger.get("triggers", ())]
     build = _BUILDERS.get(kind)
     if build is None:
         raise _Untranslatable(f"Timewright has no {kind}")
     found, shown = build(trigger, options)
-    entry.translated("trigger", shown, found.get("expression") or found["kind"])
+    entry.add_translated("trigger", shown, found.get("expression") or found["kind"])
     known = ("type", "timezone", "fields", "seconds", "run_date", "run_time", "jitter", *_BOUNDS)
-    entry.lose_unknown(trigger, known, prefix="trigger.")
+    entry.report_unknown_fields(trigger, known, prefix="trigger.")
     return found
 
 
@@ -184,23 +187,23 @@ def _add_bounds(entry: Entry, trigger: Mapping[str, Any]) -> None:
     for key, field in _BOUNDS.items():
         is_anchor = field == "start_at" and trigger.get("type") != "CronTrigger"
         if trigger.get(key) and not is_anchor:
-            entry.kept(f"trigger.{key}", trigger[key], field, **{field: str(trigger[key])})
+            entry.add_kept(f"trigger.{key}", trigger[key], field, **{field: str(trigger[key])})
 
 
 def _add_function(entry: Entry, job: Mapping[str, Any]) -> None:
     path = str(job.get("function", ""))
     args = dict(job.get("kwargs") or {})
     if job.get("args"):
-        entry.lose_entry("args", job["args"], "arguments without a name cannot be passed")
+        entry.drop_entry("args", job["args"], "arguments without a name cannot be passed")
     for name, value in args.items():
         if isinstance(value, Mapping) and "python_object" in value:
-            entry.lose_entry(f"kwargs.{name}", value["python_object"], "not a value of JSON")
+            entry.drop_entry(f"kwargs.{name}", value["python_object"], "not a value of JSON")
     if args:
-        entry.kept("kwargs", args, "arguments of the call")
+        entry.add_kept("kwargs", args, "arguments of the call")
     name = path.rpartition(":")[2] or path
     target = {"kind": "call", "name": name, **({"args": args} if args else {})}
     note = f"call {name}: register the function under this name (@app.task, in the program of --app)"
-    entry.translated("function", path, note, target=target)
+    entry.add_translated("function", path, note, target=target)
 
 
 def _add_policies(entry: Entry, job: Mapping[str, Any]) -> None:
@@ -208,21 +211,21 @@ def _add_policies(entry: Entry, job: Mapping[str, Any]) -> None:
     overlap = "skip" if runs == 1 else "allow"
     if isinstance(runs, int) and runs > 1:
         note = "overlap: allow, with max_running; a further occurrence waits, where APScheduler skips it"
-        entry.translated("max_instances", runs, note, max_running=runs)
+        entry.add_translated("max_instances", runs, note, max_running=runs)
     else:
-        entry.translated("max_instances", runs, f"overlap: {overlap}")
+        entry.add_translated("max_instances", runs, f"overlap: {overlap}")
     coalesce = str(job.get("coalesce", "latest"))
     catch_up = "all" if coalesce == "all" else "last"
     if coalesce == "earliest":
-        entry.lost("coalesce", coalesce, "of several missed occurrences, the newest runs")
+        entry.report_lost("coalesce", coalesce, "of several missed occurrences, the newest runs")
     else:
-        entry.translated("coalesce", coalesce, f"catch_up: {catch_up}")
+        entry.add_translated("coalesce", coalesce, f"catch_up: {catch_up}")
     grace = job.get("misfire_grace_time")
     window = None if grace is None else duration_text(grace)
     note = "no window" if window is None else "how late an occurrence may start: grace and catch_up_window"
     late = {"catch_up_window": window} | ({} if window is None else {"grace": window})
-    entry.translated("misfire_grace_time", grace, note, **late)
+    entry.add_translated("misfire_grace_time", grace, note, **late)
     jitter = job.get("jitter") or job["trigger"].get("jitter")
     if jitter:
-        entry.kept("jitter", jitter, jitter=duration_text(jitter))
+        entry.add_kept("jitter", jitter, jitter=duration_text(jitter))
     entry.definition |= {"overlap": overlap, "catch_up": catch_up, "retry": {"max_attempts": 1}}

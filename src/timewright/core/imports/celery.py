@@ -147,11 +147,11 @@ def _from_pair(pair: tuple[str | None, ast.expr], file: str, *, zone: str, broke
     entry = Entry(clean_name(name or text, fallback="task"), place=place)
     if isinstance(node, ast.Call) and _last_name(node.func) == "add_periodic_task":
         fix = "write it as an entry of beat_schedule"
-        entry.lose_entry(
+        entry.drop_entry(
             "add_periodic_task", text, f"the name of its task is only known when the program runs; {fix}"
         )
     else:
-        entry.lose_entry("beat_schedule", text, f"{text} is only known when the program runs")
+        entry.drop_entry("beat_schedule", text, f"{text} is only known when the program runs")
     return entry
 
 
@@ -159,16 +159,18 @@ def _settings(file: str, *, zone: str, default: str, broker: str) -> Entry:
     entry = Entry(file.rpartition("/")[2], place=file)
     entry.is_report_only = True
     if zone:
-        entry.kept("timezone", zone, "the zone of crontab schedules")
+        entry.add_kept("timezone", zone, "the zone of crontab schedules")
     else:
-        entry.translated("timezone", default, "the file names no timezone; Celery takes UTC")
+        entry.add_translated("timezone", default, "the file names no timezone; Celery takes UTC")
     if not broker:
-        entry.lose_setting("broker_url", f"not in the file; {DEFAULT_BROKER} is used, change target.url")
+        entry.report_missing_setting(
+            "broker_url", f"not in the file; {DEFAULT_BROKER} is used, change target.url"
+        )
     elif broker_without_password(broker) != broker:
         note = "its password is not copied; store it as a secret, and set options.password: secret://NAME"
-        entry.lost("broker_url", broker_without_password(broker), note)
+        entry.report_lost("broker_url", broker_without_password(broker), note)
     else:
-        entry.kept("broker_url", broker)
+        entry.add_kept("broker_url", broker)
     return entry
 
 
@@ -189,9 +191,9 @@ def _entry(name: str, node: ast.Dict, place: str, *, zone: str, broker: str) -> 
             values[key] = read_expression(value)
         except NotLiteral as error:
             if key in ("task", "schedule"):
-                entry.lose_entry(key, ast.unparse(value)[:60], str(error))
+                entry.drop_entry(key, ast.unparse(value)[:60], str(error))
                 return entry
-            entry.lost(key, ast.unparse(value)[:60], str(error))
+            entry.report_lost(key, ast.unparse(value)[:60], str(error))
             if key in ("args", "kwargs"):
                 entry.is_lost = True
     if not isinstance(values.get("task"), str) or "schedule" not in values:
@@ -201,8 +203,8 @@ def _entry(name: str, node: ast.Dict, place: str, *, zone: str, broker: str) -> 
     options = values.get("options") or {}
     add_task(entry, values["task"], values.get("args"), values.get("kwargs"), options, broker=broker)
     if "relative" in values:
-        entry.translated("relative", values["relative"], "anchor of the interval")
-    entry.lose_unknown(values, ("task", "schedule", "args", "kwargs", "options", "relative"))
+        entry.add_translated("relative", values["relative"], "anchor of the interval")
+    entry.report_unknown_fields(values, ("task", "schedule", "args", "kwargs", "options", "relative"))
     return entry
 
 
@@ -239,7 +241,9 @@ def django_entries(file: str, rows: Any, *, zone: str, broker: str) -> list[Entr
     for row in rows:
         tables[str(row["model"]).removeprefix(_PREFIX), row.get("pk")] = row["fields"]
     settings = Entry(file.rpartition("/")[2], place=file)
-    settings.lose_setting("broker_url", f"a dump does not name it; {broker} is used, change target.url")
+    settings.report_missing_setting(
+        "broker_url", f"a dump does not name it; {broker} is used, change target.url"
+    )
     entries = [settings]
     for (model, key), fields in tables.items():
         place = f"{file} {model} {key}"
@@ -247,7 +251,7 @@ def django_entries(file: str, rows: Any, *, zone: str, broker: str) -> list[Entr
             entries.append(_task(fields, tables, place, zone=zone, broker=broker))
         elif model not in ("periodictasks", *(f"{kind}schedule" for kind in _KINDS)):
             entry = Entry(model, place=place)
-            entry.lose_entry("model", model, "not a model of django-celery-beat")
+            entry.drop_entry("model", model, "not a model of django-celery-beat")
             entries.append(entry)
     return entries
 
@@ -264,7 +268,7 @@ def _task(
     kind = next((one for one in _KINDS if fields.get(one) is not None), "")
     row = tables.get((f"{kind}schedule", fields.get(kind)))
     if not kind or row is None:
-        entry.lose_entry(kind or "schedule", fields.get(kind), "its schedule is not in the dump")
+        entry.drop_entry(kind or "schedule", fields.get(kind), "its schedule is not in the dump")
         return entry
     _add_schedule(entry, kind, row, zone=zone)
     options = {key: fields[key] for key in _MESSAGE if fields.get(key) not in (None, "", "{}")}
@@ -273,19 +277,19 @@ def _task(
     args, kwargs = _json(entry, "args", fields), _json(entry, "kwargs", fields)
     add_task(entry, str(fields.get("task", "")), args, kwargs, options, broker=broker)
     if fields.get("description"):
-        entry.kept("description", fields["description"], description=str(fields["description"]))
+        entry.add_kept("description", fields["description"], description=str(fields["description"]))
     if fields.get("one_off"):
-        entry.translated("one_off", True, "max_runs: 1", max_runs=1)
+        entry.add_translated("one_off", True, "max_runs: 1", max_runs=1)
     if fields.get("start_time"):
-        entry.kept("start_time", fields["start_time"], "start_at", start_at=fields["start_time"])
+        entry.add_kept("start_time", fields["start_time"], "start_at", start_at=fields["start_time"])
     if fields.get("expires"):
-        entry.kept("expires", fields["expires"], "end_at", end_at=fields["expires"])
+        entry.add_kept("expires", fields["expires"], "end_at", end_at=fields["expires"])
     if fields.get("enabled") is False:
-        entry.lose_pause("enabled", False)
+        entry.report_pause("enabled", False)
     for key in ("last_run_at", "total_run_count"):
         if fields.get(key):
-            entry.lost(key, fields[key], "history is not imported; what was due before is not run")
-    entry.lose_unknown(fields, (*_KNOWN, "description", "expires"))
+            entry.report_lost(key, fields[key], "history is not imported; what was due before is not run")
+    entry.report_unknown_fields(fields, (*_KNOWN, "description", "expires"))
     return entry
 
 
@@ -293,19 +297,19 @@ def _add_schedule(entry: Entry, kind: str, row: Mapping[str, Any], *, zone: str)
     if kind == "interval":
         every, period = row.get("every"), row.get("period")
         if not isinstance(every, int) or period not in _PERIODS:
-            entry.lose_entry("interval", dict(row), f"not a number of {', '.join(_PERIODS)}")
+            entry.drop_entry("interval", dict(row), f"not a number of {', '.join(_PERIODS)}")
             return
         add_schedule(entry, every * _PERIODS[period], zone=zone)
-        entry.lose_unknown(row, ("every", "period"), prefix="interval.")
+        entry.report_unknown_fields(row, ("every", "period"), prefix="interval.")
     elif kind == "crontab":
         fields = {key: row.get(key, "*") for key in CRONTAB_FIELDS}
         add_crontab(entry, fields, zone=str(row.get("timezone") or zone), field="crontab")
-        entry.lose_unknown(row, (*CRONTAB_FIELDS, "timezone"), prefix="crontab.")
+        entry.report_unknown_fields(row, (*CRONTAB_FIELDS, "timezone"), prefix="crontab.")
     elif kind == "clocked":
         at = row.get("clocked_time")
-        entry.kept("clocked", at, "once", trigger={"kind": "once", "at": at})
+        entry.add_kept("clocked", at, "once", trigger={"kind": "once", "at": at})
     else:
-        entry.lose_entry(kind, dict(row), "Timewright has no solar trigger")
+        entry.drop_entry(kind, dict(row), "Timewright has no solar trigger")
 
 
 def _json(entry: Entry, field: str, fields: Mapping[str, Any]) -> Any:
@@ -313,5 +317,5 @@ def _json(entry: Entry, field: str, fields: Mapping[str, Any]) -> Any:
     try:
         return json.loads(text) if isinstance(text, str) and text else text or None
     except ValueError:
-        entry.lose_entry(field, text, "not JSON")
+        entry.drop_entry(field, text, "not JSON")
         return None

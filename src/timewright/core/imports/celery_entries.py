@@ -83,14 +83,14 @@ def add_schedule(entry: Entry, value: Any, *, zone: str, relative: bool = False)
         if relative and value >= timedelta(seconds=1):
             trigger["anchor"] = "2000-01-01T00:00:00Z"
             note = "every, in steps from a full hour, because it is relative"
-        entry.translated("schedule", interval, note, trigger=trigger)
+        entry.add_translated("schedule", interval, note, trigger=trigger)
     elif isinstance(value, CeleryCall) and value.name == "crontab":
         given = {**dict(zip(_POSITIONAL, value.args, strict=False)), **value.fields}
         add_crontab(entry, given, zone=zone, field="schedule")
     elif isinstance(value, CeleryCall):
-        entry.lose_entry("schedule", value.name, f"Timewright has no {value.name} trigger")
+        entry.drop_entry("schedule", value.name, f"Timewright has no {value.name} trigger")
     else:
-        entry.lose_entry("schedule", value, "not a schedule that this importer knows")
+        entry.drop_entry("schedule", value, "not a schedule that this importer knows")
 
 
 def add_crontab(entry: Entry, given: Mapping[str, Any], *, zone: str, field: str) -> None:
@@ -98,38 +98,38 @@ def add_crontab(entry: Entry, given: Mapping[str, Any], *, zone: str, field: str
     texts = [_field_text(given.get(name, "*")) for name in CRONTAB_FIELDS]
     expression, notes = normalize_fields(texts, and_days=True)
     if problem := cron_problem(expression, zone=zone):
-        entry.lose_entry(field, " ".join(texts), problem)
+        entry.drop_entry(field, " ".join(texts), problem)
         return
     trigger = {"kind": "cron", "expression": expression, "zone": zone}
     note = "; ".join([f"cron {expression}", *notes])
-    entry.translated(field, " ".join(texts), note, trigger=trigger)
-    entry.lose_unknown(given, CRONTAB_FIELDS, prefix=f"{field}.")
+    entry.add_translated(field, " ".join(texts), note, trigger=trigger)
+    entry.report_unknown_fields(given, CRONTAB_FIELDS, prefix=f"{field}.")
 
 
 def add_task(entry: Entry, task: str, args: Any, kwargs: Any, options: Any, *, broker: str) -> None:
     """Add the target that sends the task, and report the options of the message."""
-    entry.kept("task", task)
+    entry.add_kept("task", task)
     payload = list(args) if args else dict(kwargs) if kwargs else None
     if args and kwargs:
-        entry.lose_entry("args", list(args), "positional and keyword arguments together; give all by keyword")
+        entry.drop_entry("args", list(args), "positional and keyword arguments together; give all by keyword")
         return
     if payload is not None:
-        entry.kept("args" if args else "kwargs", payload, "the payload")
+        entry.add_kept("args" if args else "kwargs", payload, "the payload")
     sent: dict[str, Any] = {}
     for key, value in (options if isinstance(options, Mapping) else {}).items():
         if key == "expires" and hasattr(value, "total_seconds"):
             value = value.total_seconds()  # noqa: PLW2901 - the same value as a number
         if key in _OPTIONS and isinstance(value, str | int | float):
-            entry.kept(f"options.{key}", value)
+            entry.add_kept(f"options.{key}", value)
             sent[key] = value
         else:
-            entry.lost(f"options.{key}", value, f"of a message, only {', '.join(_OPTIONS)} can be set")
+            entry.report_lost(f"options.{key}", value, f"of a message, only {', '.join(_OPTIONS)} can be set")
     target: dict[str, Any] = {"kind": "publish", "to": "celery", "url": broker, "name": task}
     target |= {"payload": payload} if payload is not None else {}
     entry.definition |= {"target": {**target, **({"options": sent} if sent else {})}}
     policies = {"overlap": "allow", "catch_up": "last", "catch_up_window": None, "retry": {"max_attempts": 1}}
     note = "beat sends an overdue task once when it starts, and does not wait: catch_up: last, overlap: allow"
-    entry.translated("(behaviour)", "", note, **policies)
+    entry.add_translated("(behaviour)", "", note, **policies)
 
 
 def _field_text(value: Any) -> str:

@@ -81,11 +81,11 @@ def add_cron(entry: Entry, field: str, text: str, *, zone: str, and_days: bool, 
     expression, notes = normalize_fields(fields, and_days=and_days) if len(fields) == 5 else (text, [])
     problem = cron_problem(expression, zone=zone)
     if problem.endswith("never fires"):
-        entry.lose_entry(field, text, problem)
+        entry.drop_entry(field, text, problem)
         return ""
     if not problem:
         trigger = {"kind": "cron", "expression": expression, "zone": zone} | ({"dst": dst} if dst else {})
-        report = entry.translated if notes else entry.kept
+        report = entry.add_translated if notes else entry.add_kept
         report(field, text, "; ".join(notes), trigger=trigger)
     return problem
 

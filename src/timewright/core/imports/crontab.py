@@ -80,9 +80,9 @@ class _Crontab:
         """Read all lines; variables become entries that only report."""
         defaults = Entry(self.name, place=self.name)
         defaults.is_report_only = True
-        defaults.translated("(zone)", self.zone, "the zone of the schedules; a crontab does not name it")
+        defaults.add_translated("(zone)", self.zone, "the zone of the schedules; a crontab does not name it")
         note = "cron repeats nothing it missed, starts a run beside a running one and does not retry"
-        defaults.translated("(behaviour)", "catch_up, overlap, retry", note)
+        defaults.add_translated("(behaviour)", "catch_up, overlap, retry", note)
         yield defaults
         for number, line in enumerate(text.splitlines(), start=1):
             place = f"{self.name}:{number}"
@@ -107,27 +107,27 @@ class _Crontab:
         setting = Entry(self.name, place=place)
         setting.is_report_only = True
         if name in _MAIL and (name != "MAILTO" or value):
-            setting.lost(name, value, _MAIL[name])
+            setting.report_lost(name, value, _MAIL[name])
         elif name == "MAILTO":
-            setting.kept(name, value, "no mail is sent")
+            setting.add_kept(name, value, "no mail is sent")
         elif name == "CRON_TZ":
             self._check_zone(value, place)
             self.zone = value
-            setting.translated(name, value, "the zone of the schedules below it")
+            setting.add_translated(name, value, "the zone of the schedules below it")
         elif name == "SHELL":
             self.shell = value
-            setting.translated(name, value, "the program that runs the commands below it")
+            setting.add_translated(name, value, "the program that runs the commands below it")
         elif name == "RANDOM_DELAY" and value.isdigit():
             self.jitter = f"{int(value)}m" if int(value) else ""
-            setting.translated(name, value, "jitter of the schedules below it")
+            setting.add_translated(name, value, "jitter of the schedules below it")
         elif not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
-            setting.lost(name, value, "the name of a variable has letters, digits and _")
+            setting.report_lost(name, value, "the name of a variable has letters, digits and _")
         else:
             self.variables[name] = value
             note = "a variable of the commands below it"
             note += "" if may_set_variable(name) else ", set by env, because a target may not set it"
             note += "; cron does not expand variables in it, nor does Timewright" if "$" in value else ""
-            (setting.kept if may_set_variable(name) else setting.translated)(name, value, note)
+            (setting.add_kept if may_set_variable(name) else setting.add_translated)(name, value, note)
         yield setting
 
     def _check_zone(self, zone: str, place: str) -> None:
@@ -150,15 +150,15 @@ class _Crontab:
         self._add_time(entry, when, place, line)
         self._add_command(entry, text, stdin, command)
         if quiet:
-            entry.lost("-", "-", "runs are always recorded; cron would not log this one")
+            entry.report_lost("-", "-", "runs are always recorded; cron would not log this one")
         if user:
             note = f"commands run as the user of the worker; run one as {user}, or call sudo in the command"
-            entry.lost("user", user, note)
+            entry.report_lost("user", user, note)
         if self.comment:
             text = " ".join(self.comment)[:1000]
-            entry.translated("comment", text, "the description", description=text)
+            entry.add_translated("comment", text, "the description", description=text)
         if self.jitter:
-            entry.translated("RANDOM_DELAY", self.jitter, "jitter", jitter=self.jitter)
+            entry.add_translated("RANDOM_DELAY", self.jitter, "jitter", jitter=self.jitter)
         policies = {"catch_up": "none", "overlap": "allow", "retry": {"max_attempts": 1}}
         entry.definition |= policies
         return entry
@@ -167,13 +167,13 @@ class _Crontab:
         word = _EVERY_WORDS.get(when.lower(), when.lower())
         if word == "@reboot":
             note = "run_at_start: it runs when an instance starts, which is not only at boot"
-            entry.translated("time", when, note, trigger={"kind": "manual"}, run_at_start=True)
+            entry.add_translated("time", when, note, trigger={"kind": "manual"}, run_at_start=True)
             return
         if word.startswith("@") and not word.startswith("@every ") and word not in SHORTHANDS:
-            entry.lose_entry("time", when, f"not one of {', '.join((*SHORTHANDS, '@reboot'))}")
+            entry.drop_entry("time", when, f"not one of {', '.join((*SHORTHANDS, '@reboot'))}")
             return
         if word.startswith("@every "):
-            entry.kept("time", when, trigger={"kind": "every", "interval": word.split()[1]})
+            entry.add_kept("time", when, trigger={"kind": "every", "interval": word.split()[1]})
             return
         text = word if when.startswith("@") else when
         # Vixie's rule: where a day field begins with `*`, both day fields must match.
@@ -194,13 +194,13 @@ class _Crontab:
         if "HOME" in self.variables:
             target["cwd"] = self.variables["HOME"]
         if stdin is not None:
-            entry.translated("%", raw, "the text after % is the standard input, as a here-document")
+            entry.add_translated("%", raw, "the text after % is the standard input, as a here-document")
         elif text != raw:
-            entry.translated("%", raw, r"\% is a plain % here")
+            entry.add_translated("%", raw, r"\% is a plain % here")
         note = f"run by {self.shell} -c, as cron does"
         if not self.has_user and raw.startswith("root "):
             note += "; if root is a user and not a program, import the file as system-crontab"
-        entry.kept("command", text, note, target=target)
+        entry.add_kept("command", text, note, target=target)
 
 
 def _split(line: str, place: str) -> tuple[str, str, str]:

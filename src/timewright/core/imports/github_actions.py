@@ -72,12 +72,12 @@ def _add_time(entry: Entry, row: Mapping[str, Any]) -> None:
             f"{entry.place}.cron", text, problem, rule="a cron expression of five fields", fix="0 3 * * *"
         )
     if "timezone" in row:
-        entry.kept("on.schedule.timezone", zone)
+        entry.add_kept("on.schedule.timezone", zone)
     else:
-        entry.translated("(zone)", "UTC", "GitHub reads times without a time zone as UTC")
-    entry.lose_unknown(row, ("cron", "timezone"), prefix="on.schedule.")
+        entry.add_translated("(zone)", "UTC", "GitHub reads times without a time zone as UTC")
+    entry.report_unknown_fields(row, ("cron", "timezone"), prefix="on.schedule.")
     entry.definition |= {"catch_up": "none", "overlap": "allow", "retry": {"max_attempts": 1}}
-    entry.translated(
+    entry.add_translated(
         "(behaviour)", "catch_up: none", "GitHub delays or drops starts under load; Timewright does not"
     )
 
@@ -87,22 +87,24 @@ def _add_target(entry: Entry, base: str, document: Mapping[Any, Any], options: I
     headers = {"Accept": "application/vnd.github+json", "Authorization": "Bearer secret://github-token"}
     target = {"kind": "http", "method": "POST", "url": url, "headers": headers, "body": {"ref": "main"}}
     note = "a workflow_dispatch request on branch main; store its token: timewright secret set github-token"
-    entry.translated("(start)", base, note, target=target)
+    entry.add_translated("(start)", base, note, target=target)
     if document.get("name"):
-        entry.kept("name", document["name"])
+        entry.add_kept("name", document["name"])
 
 
 def _report_file(entry: Entry, document: Mapping[Any, Any], events: Mapping[Any, Any], base: str) -> None:
     if "workflow_dispatch" not in events:
         note = f"add `workflow_dispatch:` under `on:` of {base}, or GitHub refuses the request"
-        entry.lost("on.workflow_dispatch", "not set", note)
+        entry.report_lost("on.workflow_dispatch", "not set", note)
     note = f"remove it from {base} once the schedule is applied, or both start the workflow"
-    entry.translated("on.schedule", len(events["schedule"]), note)
+    entry.add_translated("on.schedule", len(events["schedule"]), note)
     for word, value in events.items():
         if word not in ("schedule", "workflow_dispatch"):
-            entry.kept(f"on.{word}", value, "stays in the workflow on GitHub")
+            entry.add_kept(f"on.{word}", value, "stays in the workflow on GitHub")
     for word in _STAYS:
         if word in document:
-            entry.kept(word, document[word], "stays in the workflow on GitHub")
+            entry.add_kept(word, document[word], "stays in the workflow on GitHub")
     known = (*_STAYS, "name", "on", True)
-    entry.lose_unknown({str(word): value for word, value in document.items() if word not in known}, ())
+    entry.report_unknown_fields(
+        {str(word): value for word, value in document.items() if word not in known}, ()
+    )

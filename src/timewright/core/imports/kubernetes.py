@@ -60,10 +60,10 @@ def _entry(document: Mapping[str, Any], place: str) -> Entry:
     metadata, spec = _mapping(document, "metadata", place), _mapping(document, "spec", place)
     entry = Entry(clean_name(str(metadata.get("name", "")), fallback="cronjob"), place=place)
     if document["kind"] != "CronJob":
-        entry.lose_entry("kind", document["kind"], "only CronJobs are schedules")
+        entry.drop_entry("kind", document["kind"], "only CronJobs are schedules")
         return entry
     if not str(document.get("apiVersion", "batch/v1")).startswith("batch/"):
-        entry.lose_entry("apiVersion", document["apiVersion"], "only CronJobs of batch/v1 are known")
+        entry.drop_entry("apiVersion", document["apiVersion"], "only CronJobs of batch/v1 are known")
         return entry
     if not isinstance(spec.get("schedule"), str) or not isinstance(spec.get("jobTemplate"), Mapping):
         rule = "spec.schedule and spec.jobTemplate"
@@ -74,10 +74,12 @@ def _entry(document: Mapping[str, Any], place: str) -> Entry:
     _add_job(entry, metadata, spec["jobTemplate"])
     known = ("schedule", "timeZone", "concurrencyPolicy", "startingDeadlineSeconds", "suspend", "jobTemplate")
     history = ("successfulJobsHistoryLimit", "failedJobsHistoryLimit")
-    entry.lose_unknown(spec, (*known, *history), prefix="spec.")
-    entry.lose_unknown(document, _TOP)
+    entry.report_unknown_fields(spec, (*known, *history), prefix="spec.")
+    entry.report_unknown_fields(document, _TOP)
     if document.get("status"):
-        entry.lost("status", document["status"], "history is not imported; what was due before is not run")
+        entry.report_lost(
+            "status", document["status"], "history is not imported; what was due before is not run"
+        )
     return entry
 
 
@@ -85,77 +87,81 @@ def _add_time(entry: Entry, spec: Mapping[str, Any], place: str) -> None:
     text, zone = spec["schedule"].strip(), spec.get("timeZone")
     prefixed = _PREFIX.fullmatch(text)
     if prefixed is not None and zone and zone != prefixed[1]:
-        entry.lost("spec.schedule", prefixed[1], f"it names another zone than spec.timeZone, {zone}")
+        entry.report_lost("spec.schedule", prefixed[1], f"it names another zone than spec.timeZone, {zone}")
     if prefixed is not None:
         zone, text = zone or prefixed[1], prefixed[2]
     if text.startswith("@every"):
         note = "every; Kubernetes counts from the start of its controller, Timewright from creation"
-        entry.translated("spec.schedule", text, note, trigger={"kind": "every", "interval": text[6:].strip()})
+        entry.add_translated(
+            "spec.schedule", text, note, trigger={"kind": "every", "interval": text[6:].strip()}
+        )
         return
     if problem := add_cron(entry, "spec.schedule", text, zone=zone or "UTC", and_days=False, dst="match"):
         raise input_error(f"{place} spec.schedule", text, problem, rule="a cron expression", fix="0 3 * * *")
     if zone:
-        entry.kept("spec.timeZone", zone, "a local time that occurs twice runs twice, as in Kubernetes")
+        entry.add_kept("spec.timeZone", zone, "a local time that occurs twice runs twice, as in Kubernetes")
     else:
-        entry.translated("(zone)", "UTC", "the zone of the controller, which is UTC unless it was changed")
+        entry.add_translated(
+            "(zone)", "UTC", "the zone of the controller, which is UTC unless it was changed"
+        )
 
 
 def _add_metadata(entry: Entry, metadata: Mapping[str, Any]) -> None:
-    entry.kept("metadata.name", metadata.get("name", ""))
+    entry.add_kept("metadata.name", metadata.get("name", ""))
     if "namespace" in metadata:
-        entry.kept("metadata.namespace", metadata["namespace"], "the namespace of the Jobs")
+        entry.add_kept("metadata.namespace", metadata["namespace"], "the namespace of the Jobs")
     for key in ("labels", "annotations"):
         if metadata.get(key):
-            entry.kept(
+            entry.add_kept(
                 f"metadata.{key}",
                 metadata[key],
                 "metadata of the schedule",
                 metadata={**entry.definition.get("metadata", {}), key: dict(metadata[key])},
             )
     known = ("name", "namespace", "labels", "annotations", *_METADATA_SET_BY_SERVER)
-    entry.lose_unknown(metadata, known, prefix="metadata.")
+    entry.report_unknown_fields(metadata, known, prefix="metadata.")
 
 
 def _add_policies(entry: Entry, spec: Mapping[str, Any]) -> None:
     policy = spec.get("concurrencyPolicy", "Allow")
     if policy not in _OVERLAPS:
-        entry.lost("spec.concurrencyPolicy", policy, "not a policy that this importer knows")
+        entry.report_lost("spec.concurrencyPolicy", policy, "not a policy that this importer knows")
     elif policy == "Allow":
-        entry.kept("spec.concurrencyPolicy", policy, "overlap: allow")
+        entry.add_kept("spec.concurrencyPolicy", policy, "overlap: allow")
     else:
         note = f"overlap: {_OVERLAPS[policy]}; a run lasts as long as its Job, because of wait: true"
-        entry.kept("spec.concurrencyPolicy", policy, note)
+        entry.add_kept("spec.concurrencyPolicy", policy, note)
     entry.definition["overlap"] = _OVERLAPS.get(policy, "allow")
     entry.definition |= {"catch_up": "last", "catch_up_window": None}
     _add_deadline(entry, spec.get("startingDeadlineSeconds"))
     if spec.get("suspend"):
-        entry.lose_pause("spec.suspend", True)
+        entry.report_pause("spec.suspend", True)
     elif "suspend" in spec:
-        entry.kept("spec.suspend", False)
+        entry.add_kept("spec.suspend", False)
     for key in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
         if key in spec:
             note = "history is kept as long as the setting keep_history says"
-            entry.lost(f"spec.{key}", spec[key], note)
+            entry.report_lost(f"spec.{key}", spec[key], note)
 
 
 def _add_deadline(entry: Entry, deadline: Any) -> None:
     field = "spec.startingDeadlineSeconds"
     if deadline is None:
         note = "after downtime Kubernetes starts the last missed Job, however late: catch_up: last"
-        entry.translated(field, "not set", note)
+        entry.add_translated(field, "not set", note)
     elif isinstance(deadline, bool) or not isinstance(deadline, int) or deadline < 0:
-        entry.lost(field, deadline, "not a number of seconds; catch_up: last, without a window")
+        entry.report_lost(field, deadline, "not a number of seconds; catch_up: last, without a window")
     elif deadline == 0:
-        entry.translated(field, deadline, "catch_up: none", catch_up="none")
+        entry.add_translated(field, deadline, "catch_up: none", catch_up="none")
     else:
         window = duration_text(deadline)
-        entry.translated(field, deadline, "catch_up: last within this window", catch_up_window=window)
+        entry.add_translated(field, deadline, "catch_up: last within this window", catch_up_window=window)
 
 
 def _add_job(entry: Entry, metadata: Mapping[str, Any], template: Mapping[str, Any]) -> None:
     job = template.get("spec")
     if not isinstance(job, Mapping):
-        entry.lose_entry("spec.jobTemplate.spec", job, "it has no Job")
+        entry.drop_entry("spec.jobTemplate.spec", job, "it has no Job")
         return
     options = {"namespace": str(metadata.get("namespace", "default")), "spec": dict(job)}
     target = {
@@ -168,10 +174,10 @@ def _add_job(entry: Entry, metadata: Mapping[str, Any], template: Mapping[str, A
     entry.definition |= {"target": target, "retry": {"max_attempts": 1}}
     for key in job:
         note = "the retries of the Job itself" if key == "backoffLimit" else "part of the Job, unchanged"
-        entry.kept(f"spec.jobTemplate.spec.{key}", job[key], note)
+        entry.add_kept(f"spec.jobTemplate.spec.{key}", job[key], note)
     for key in template:
         if key != "spec":
-            entry.lost(
+            entry.report_lost(
                 f"spec.jobTemplate.{key}", template[key], "Jobs get the labels and annotations of Timewright"
             )
 

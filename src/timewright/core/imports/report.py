@@ -74,38 +74,40 @@ class Entry:
         self.is_lost = False
         self.is_report_only = False
 
-    def kept(self, field: str, value: Any, note: str = "", /, **definition: Any) -> None:
-        """Report a field as taken over, and set fields of the definition."""
+    def add_kept(self, field: str, value: Any, note: str = "", /, **definition: Any) -> None:
+        """Set fields of the definition, and report the source's field as taken over."""
         self._add(Fidelity.KEPT, field, value, note, definition)
 
-    def translated(self, field: str, value: Any, note: str, /, **definition: Any) -> None:
-        """Report a field as expressed in another way, and set fields of the definition."""
+    def add_translated(self, field: str, value: Any, note: str, /, **definition: Any) -> None:
+        """Set fields of the definition, and report the source's field as expressed in another way."""
         self._add(Fidelity.TRANSLATED, field, value, note, definition)
 
-    def lost(self, field: str, value: Any, note: str) -> None:
-        """Report a field that is not taken over."""
+    def report_lost(self, field: str, value: Any, note: str) -> None:
+        """Report a field that is not taken over; the entry is imported without it."""
         self._add(Fidelity.LOST, field, value, note, {})
 
-    def lose_entry(self, field: str, value: Any, note: str) -> None:
-        """Report a field without which the schedule cannot be expressed; it is left out of the file."""
-        self.lost(field, value, f"{note}; {ENTRY_LOST}")
+    def drop_entry(self, field: str, value: Any, note: str) -> None:
+        """Leave the whole entry out of the file, because this field cannot be expressed, and report why."""
+        self.report_lost(field, value, f"{note}; {ENTRY_LOST}")
         self.is_lost = True
 
-    def lose_setting(self, field: str, note: str) -> None:
+    def report_missing_setting(self, field: str, note: str) -> None:
         """Report a setting that the source does not have; the entry only reports."""
         self.is_report_only = True
-        self.lost(field, "not set", note)
+        self.report_lost(field, "not set", note)
 
-    def lose_pause(self, field: str, value: bool) -> None:
-        """Report that the source has paused this entry."""
+    def report_pause(self, field: str, value: bool) -> None:
+        """Report that the entry is paused in the source; it is imported, and not paused here."""
         fix = f"pause it after `apply`: timewright schedule pause {self.name}"
-        self.lost(field, value, f"a pause is not part of a definition; {fix}")
+        self.report_lost(field, value, f"a pause is not part of a definition; {fix}")
 
-    def lose_unknown(self, given: Mapping[str, Any], known: Iterable[str], *, prefix: str = "") -> None:
+    def report_unknown_fields(
+        self, given: Mapping[str, Any], known: Iterable[str], *, prefix: str = ""
+    ) -> None:
         """Report the fields that this importer does not know."""
         for name in given:
             if name not in set(known):
-                self.lost(f"{prefix}{name}", given[name], "not a field that this importer knows")
+                self.report_lost(f"{prefix}{name}", given[name], "not a field that this importer knows")
 
     def _add(
         self, status: Fidelity, field: str, value: Any, note: str, definition: Mapping[str, Any]

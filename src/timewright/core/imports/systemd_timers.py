@@ -96,14 +96,14 @@ def _timer(name: str, units: Mapping[str, Unit], options: ImportOptions) -> Entr
     entry = Entry(clean_name(stem, fallback="timer"), place=name)
     if stem.endswith("@"):
         note = f"a template; copy the file to {stem}INSTANCE.timer, and write the instance instead of %i"
-        entry.lose_entry("(name)", name, note)
+        entry.drop_entry("(name)", name, note)
     timer = {key: values for key, values in unit["Timer"].items() if values}
     _add_triggers(entry, timer, options)
     _add_policies(entry, timer)
     _add_description(entry, unit)
     service = timer.get("Unit", [f"{stem}.service"])[-1]
     if "Unit" in timer:
-        entry.kept("Timer.Unit", service)
+        entry.add_kept("Timer.Unit", service)
     _add_service(entry, service, units.get(service))
     known = {*_RELATIVE, *_AT_START, "OnCalendar", "Unit", "Persistent", "AccuracySec"}
     known |= {"RandomizedDelaySec", "RandomizedOffsetSec", "FixedRandomDelay"}
@@ -116,13 +116,13 @@ def _add_sections(entry: Entry, unit: Unit, own: str, *, prefix: str = "") -> No
     """Report the sections of a unit beside `[Unit]` and its own."""
     for section in unit:
         if section not in (own, "Unit", "Install"):
-            entry.lost(prefix + section, list(unit[section]), "not a section that this importer knows")
+            entry.report_lost(prefix + section, list(unit[section]), "not a section that this importer knows")
     for key, values in unit.get("Install", {}).items():
         field, value = f"{prefix}Install.{key}", values[-1] if values else ""
         if key in ("WantedBy", "RequiredBy", "Also", "Alias"):
-            entry.translated(field, value, "a schedule is active once applied")
+            entry.add_translated(field, value, "a schedule is active once applied")
         else:
-            entry.lost(field, value, "not a field that this importer knows")
+            entry.report_lost(field, value, "not a field that this importer knows")
 
 
 def _add_triggers(entry: Entry, timer: Mapping[str, list[str]], options: ImportOptions) -> None:
@@ -131,12 +131,12 @@ def _add_triggers(entry: Entry, timer: Mapping[str, list[str]], options: ImportO
         try:
             expression, zone = calendar_to_cron(text)
         except NotTranslatable as error:
-            entry.lose_entry("Timer.OnCalendar", text, str(error))
+            entry.drop_entry("Timer.OnCalendar", text, str(error))
             return
         trigger = {"kind": "cron", "expression": expression, "zone": zone or options.zone, "dst": "skip_once"}
         triggers.append(trigger)
         where = "the zone it names" if zone else f"the zone of the machine, taken as {options.zone}"
-        entry.translated("Timer.OnCalendar", text, f"cron {expression}, {where}")
+        entry.add_translated("Timer.OnCalendar", text, f"cron {expression}, {where}")
     for key in _RELATIVE:
         for text in timer.get(key, ()):
             seconds = _span(entry, f"Timer.{key}", text)
@@ -144,38 +144,42 @@ def _add_triggers(entry: Entry, timer: Mapping[str, list[str]], options: ImportO
                 return
             interval = duration_text(seconds)
             if key == "OnUnitActiveSec":
-                entry.translated(
+                entry.add_translated(
                     f"Timer.{key}", text, "every, counted from the start of the last run", align="from_now"
                 )
                 triggers.append({"kind": "every", "interval": interval})
             else:
-                entry.translated(f"Timer.{key}", text, "after the end of the last run")
+                entry.add_translated(f"Timer.{key}", text, "after the end of the last run")
                 triggers.append({"kind": "after", "delay": interval})
     starts = [(key, text) for key in _AT_START for text in timer.get(key, ())]
     for key, text in starts:
         if triggers:
-            entry.lost(f"Timer.{key}", text, "the first run comes one interval after the schedule is created")
+            entry.report_lost(
+                f"Timer.{key}", text, "the first run comes one interval after the schedule is created"
+            )
         else:
             note = "run_at_start: it runs when an instance starts, without the delay"
-            entry.translated(f"Timer.{key}", text, note, run_at_start=True)
+            entry.add_translated(f"Timer.{key}", text, note, run_at_start=True)
     if not triggers and not starts:
-        entry.lose_entry("Timer", list(timer), "it has no time")
+        entry.drop_entry("Timer", list(timer), "it has no time")
     if len({one["kind"] for one in triggers} & {"after"}) and len(triggers) > 1:
-        entry.lose_entry("Timer", list(timer), "a delay after the end cannot be combined with other times")
+        entry.drop_entry("Timer", list(timer), "a delay after the end cannot be combined with other times")
     entry.definition["trigger"] = triggers[0] if len(triggers) == 1 else triggers or {"kind": "manual"}
 
 
 def _add_policies(entry: Entry, timer: Mapping[str, list[str]]) -> None:
     entry.definition |= {"overlap": "skip", "catch_up": "none", "retry": {"max_attempts": 1}}
-    entry.translated("(behaviour)", "overlap", "systemd does not start a unit that is active: overlap: skip")
+    entry.add_translated(
+        "(behaviour)", "overlap", "systemd does not start a unit that is active: overlap: skip"
+    )
     persistent = timer.get("Persistent", ["no"])[-1]
     if persistent.lower() in _TRUE:
         note = "catch_up: last, without a window"
-        entry.translated("Timer.Persistent", persistent, note, catch_up="last", catch_up_window=None)
+        entry.add_translated("Timer.Persistent", persistent, note, catch_up="last", catch_up_window=None)
     elif "Persistent" in timer:
-        entry.translated("Timer.Persistent", persistent, "catch_up: none")
+        entry.add_translated("Timer.Persistent", persistent, "catch_up: none")
     if "AccuracySec" in timer:
-        entry.lost(
+        entry.report_lost(
             "Timer.AccuracySec",
             timer["AccuracySec"][-1],
             "occurrences start at their instant; nothing is coalesced",
@@ -186,9 +190,11 @@ def _add_policies(entry: Entry, timer: Mapping[str, list[str]]) -> None:
             fixed = key == "RandomizedOffsetSec" or timer.get("FixedRandomDelay", ["no"])[-1].lower() in _TRUE
             more = {"offset": "stable"} if fixed else {}
             note = "jitter, the same for every occurrence" if fixed else "jitter"
-            entry.translated(f"Timer.{key}", timer[key][-1], note, jitter=duration_text(seconds), **more)
+            entry.add_translated(f"Timer.{key}", timer[key][-1], note, jitter=duration_text(seconds), **more)
     if "FixedRandomDelay" in timer:
-        entry.translated("Timer.FixedRandomDelay", timer["FixedRandomDelay"][-1], "offset: stable, or none")
+        entry.add_translated(
+            "Timer.FixedRandomDelay", timer["FixedRandomDelay"][-1], "offset: stable, or none"
+        )
 
 
 def _add_description(entry: Entry, unit: Unit, *, prefix: str = "") -> None:
@@ -197,24 +203,24 @@ def _add_description(entry: Entry, unit: Unit, *, prefix: str = "") -> None:
         field, value = f"{prefix}Unit.{key}", values[-1] if values else ""
         if key != "Description":
             why = _LOST.get(key, "units do not depend on each other here; see `after` and `needs`")
-            entry.lost(field, value, why)
+            entry.report_lost(field, value, why)
         elif "description" in entry.definition:
-            entry.lost(field, value, "the timer has a description too, which is taken")
+            entry.report_lost(field, value, "the timer has a description too, which is taken")
         elif value:
-            entry.kept(field, value, description=value)
+            entry.add_kept(field, value, description=value)
 
 
 def _add_service(entry: Entry, name: str, unit: Unit | None) -> None:
     if unit is None:
         start = {"kind": "shell", "command": ["systemctl", "start", name]}
-        entry.translated(
+        entry.add_translated(
             "(service)", name, "its file was not given, so the unit is started by name", target=start
         )
         return
     service = {key: values for key, values in unit.get("Service", {}).items() if values}
     commands = [text for key in _COMMANDS for text in service.get(key, ())]
     if not service.get("ExecStart"):
-        entry.lose_entry("Service.ExecStart", name, "the service has no command")
+        entry.drop_entry("Service.ExecStart", name, "the service has no command")
         return
     env = dict(
         pair.partition("=")[::2]
@@ -222,19 +228,21 @@ def _add_service(entry: Entry, name: str, unit: Unit | None) -> None:
         for pair in _words(line, f"{name} Environment")
     )
     if env:
-        entry.kept("Service.Environment", sorted(env))
+        entry.add_kept("Service.Environment", sorted(env))
     target = shell_target(_command(entry, commands, name), env)
     folder = service.get("WorkingDirectory", [""])[-1].lstrip("-")
     if folder.startswith("/"):
-        entry.kept("Service.WorkingDirectory", folder)
+        entry.add_kept("Service.WorkingDirectory", folder)
         target["cwd"] = folder
     elif folder:
-        entry.lost("Service.WorkingDirectory", folder, "only an absolute path can be a working directory")
+        entry.report_lost(
+            "Service.WorkingDirectory", folder, "only an absolute path can be a working directory"
+        )
     entry.definition["target"] = target
     _add_time_limit(entry, service)
     if "Type" in service:
         note = "the run ends when the command ends, as with oneshot"
-        entry.translated("Service.Type", service["Type"][-1], note)
+        entry.add_translated("Service.Type", service["Type"][-1], note)
     known = {*_COMMANDS, *_SERVICE_LIMITS, "Environment", "WorkingDirectory", "Type"}
     _lose(entry, service, known, prefix="Service.")
     _add_description(entry, unit, prefix=f"{name} ")
@@ -252,9 +260,9 @@ def _add_time_limit(entry: Entry, service: Mapping[str, list[str]]) -> None:
         if seconds:
             limits.append(seconds)
             limit = {"time_limit": duration_text(min(limits))}
-            entry.translated(f"Service.{key}", text, "lease.time_limit; the shortest counts", lease=limit)
+            entry.add_translated(f"Service.{key}", text, "lease.time_limit; the shortest counts", lease=limit)
         elif text.strip() in ("infinity", "0"):
-            entry.kept(f"Service.{key}", text, "no time limit")
+            entry.add_kept(f"Service.{key}", text, "no time limit")
 
 
 def _words(text: str, field: str) -> list[str]:
@@ -272,19 +280,21 @@ def _command(entry: Entry, commands: list[str], unit: str) -> list[str]:
         command = text.lstrip("-@:+!|")
         prefix, command = text[: len(text) - len(command)], command.strip()
         if _SPECIFIER.search(command.replace("%%", "")):
-            entry.lost("Service.ExecStart", text, "specifiers such as %i are not replaced; write their value")
+            entry.report_lost(
+                "Service.ExecStart", text, "specifiers such as %i are not replaced; write their value"
+            )
         command = command.replace("%%", "%")
         if prefix.replace("-", ""):
-            entry.lost("Service.ExecStart", prefix, 'only the prefix "-" is known here')
+            entry.report_lost("Service.ExecStart", prefix, 'only the prefix "-" is known here')
         may_fail = "-" in prefix
         needs_shell = needs_shell or may_fail or "$" in command
         # In braces, because `a && b || true && c` goes on to c although a failed.
         texts.append(f"{{ {command} || true; }}" if may_fail else command)
     if not needs_shell:
-        entry.kept("Service.ExecStart", texts[0])
+        entry.add_kept("Service.ExecStart", texts[0])
         return _words(texts[0], f"{unit} ExecStart")
     script = " && ".join(texts)
-    entry.translated(
+    entry.add_translated(
         "Service.ExecStart", script, "run by /bin/sh, because of several commands, a prefix or variables"
     )
     return ["/bin/sh", "-c", script]
@@ -294,7 +304,7 @@ def _span(entry: Entry, field: str, text: str) -> float | None:
     try:
         return span_seconds(text)
     except NotTranslatable as error:
-        entry.lost(field, text, str(error))
+        entry.report_lost(field, text, str(error))
         return None
 
 
@@ -302,4 +312,4 @@ def _lose(entry: Entry, given: Mapping[str, list[str]], known: set[str], *, pref
     for key, values in given.items():
         if key not in known:
             why = _LOST.get(key, "not a field that this importer knows")
-            entry.lost(f"{prefix}{key}", values[-1], why)
+            entry.report_lost(f"{prefix}{key}", values[-1], why)
