@@ -65,7 +65,7 @@ def test_a_run_that_starts_at_admission_is_dated_after_the_wait_for_the_store(
 ) -> None:
     job = bench.schedule()
     bench.move_to(1)
-    bench.admit(local_capacity=LocalCapacity(holder="b", capacity=5))
+    bench.admit(local_capacity=LocalCapacity(holder="b", free_slots=5))
     (first,) = bench.runs(job)
     bench.move_to(2)
     stale = bench.now
@@ -73,7 +73,11 @@ def test_a_run_that_starts_at_admission_is_dated_after_the_wait_for_the_store(
     bench.settle(first)
     bench.advance(1)
     admit_due(
-        bench.store, ids=bench.ids, now=stale, limit=10, local_capacity=LocalCapacity(holder="a", capacity=5)
+        bench.store,
+        ids=bench.ids,
+        now=stale,
+        limit=10,
+        local_capacity=LocalCapacity(holder="a", free_slots=5),
     )
     assert bench.runs(job)[-1].leased_at == bench.now
 
@@ -124,9 +128,9 @@ def test_an_admission_is_limited_and_reports_that_more_are_due(bench: LedgerHarn
         bench.schedule(f"job-{i}")
     bench.move_to(1)
     first = bench.admit(limit=3)
-    assert (first.schedules_read, first.more_due) == (3, True)
+    assert (first.schedules_read, first.admit_again) == (3, True)
     assert (second := bench.admit(limit=3)).schedules_read == 2
-    assert not second.more_due
+    assert not second.admit_again
 
 
 def test_more_than_a_thousand_skips_are_one_row_that_counts(bench: LedgerHarness) -> None:
@@ -143,7 +147,7 @@ def test_a_run_that_starts_here_and_now_is_inserted_leased(bench: LedgerHarness)
     bench.schedule("outside", target=Handoff())
     bench.schedule("jittered", jitter=30 * SECOND)
     bench.move_to(1)
-    admitted = bench.admit(local_capacity=LocalCapacity(holder="here", capacity=10))
+    admitted = bench.admit(local_capacity=LocalCapacity(holder="here", free_slots=10))
     ((run, schedule),) = admitted.leased
     assert schedule == plain
     assert (run.state, run.fence, run.holder) == (RunState.LEASED, 1, "here")
@@ -157,7 +161,7 @@ def test_no_more_are_leased_at_once_than_were_offered(bench: LedgerHarness) -> N
     for i in range(5):
         bench.schedule(f"job-{i}")
     bench.move_to(1)
-    assert len(bench.admit(local_capacity=LocalCapacity(holder="here", capacity=3)).leased) == 3
+    assert len(bench.admit(local_capacity=LocalCapacity(holder="here", free_slots=3)).leased) == 3
     assert len(bench.lease()) == 2
 
 
@@ -165,7 +169,7 @@ def test_without_capacity_for_all_urgent_runs_go_first(bench: LedgerHarness) -> 
     for name, priority in (("first", 200), ("urgent", 10)):
         bench.schedule(name, priority=priority)
     bench.move_to(1)
-    assert bench.admit(local_capacity=LocalCapacity(holder="here", capacity=1)).leased == ()
+    assert bench.admit(local_capacity=LocalCapacity(holder="here", free_slots=1)).leased == ()
     urgent, first = bench.lease()
     assert (urgent.priority, first.priority) == (10, 200)
 

@@ -65,7 +65,7 @@ def test_the_fast_path_writes_and_reports_the_same_as_the_general_path(
 def test_runs_that_start_at_admission_and_others_share_the_fast_path(bench: LedgerHarness) -> None:
     made = [bench.schedule(f"job-{n}") for n in range(4)]
     bench.move_to(1)
-    admitted = bench.admit(local_capacity=LocalCapacity(holder="here", capacity=3))
+    admitted = bench.admit(local_capacity=LocalCapacity(holder="here", free_slots=3))
     assert [schedule.id for _, schedule in admitted.leased] == [one.id for one in made[:3]]
     assert [bench.outcomes_of(one) for one in made] == [[(1, "leased")]] * 3 + [[(1, "ready")]]
     assert [fact.schedule_id for fact in admitted.facts if isinstance(fact, RunAdmitted)] == [

@@ -29,7 +29,7 @@ def test_after_an_outage_every_occurrence_has_a_row(
     bench.admit()
     (first,) = bench.lease()
     bench.move_to(6)
-    while bench.admit().more_due:
+    while bench.admit().admit_again:
         pass
     in_line = catch_up in EACH and overlap is not Overlap.ALLOW
     assert [planned for planned, _ in bench.outcomes_of(job)] == (
@@ -246,7 +246,7 @@ def test_a_live_occurrence_waits_behind_missed_ones_and_replaces_only_newer_ones
     job = bench.schedule(catch_up=CatchUp.ALL, overlap=Overlap.REPLACE, catch_up_limit=catch_up_limit)
     bench.move_to(5.5)
     for minute in range(6, 40, 2):
-        while bench.admit().more_due:
+        while bench.admit().admit_again:
             pass
         runs = bench.lease()
         bench.move_to(minute)

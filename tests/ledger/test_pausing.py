@@ -55,7 +55,7 @@ def test_a_very_long_pause_is_recorded_pass_by_pass(bench: LedgerHarness) -> Non
     bench.pause(job)
     bench.clock.advance(seconds=25_000.5)
     bench.resume(job)
-    while bench.admit().more_due:
+    while bench.admit().admit_again:
         pass
     rows = bench.runs(job)
     assert sum(run.dropped for run in rows) == 25_000

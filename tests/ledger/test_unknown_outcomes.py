@@ -32,7 +32,7 @@ def test_an_admission_with_unknown_outcome_is_found_or_repeated(
     job = bench.schedule()
     bench.move_to(1)
     store.break_next(applied)
-    assert bench.admit().more_due, "so the engine looks again"
+    assert bench.admit().admit_again, "so the engine looks again"
     bench.admit()
     assert bench.outcomes_of(job) == [(1, "ready")]
 
@@ -45,7 +45,7 @@ def test_a_run_inserted_leased_is_not_left_to_its_lease(
     job = bench.schedule()
     bench.move_to(1)
     store.break_next(applied)
-    offer = LocalCapacity(holder="here", capacity=5)
+    offer = LocalCapacity(holder="here", free_slots=5)
     started = [*bench.admit(local_capacity=offer).leased, *bench.admit(local_capacity=offer).leased]
     ((run, schedule),) = started
     assert schedule == job

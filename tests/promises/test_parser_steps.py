@@ -481,7 +481,7 @@ EXEMPT = {
     "core.imports.celery_entries:read_expression": "a syntax tree that `ast` made of a bounded file",
     "interfaces.cli.data_input:read_texts": "reads bounded files",
     "interfaces.cli.options:read_schedules": "reads a bounded file with read_data",
-    "wiring.offer:read_own_identity": "/proc",
+    "wiring.process_identity:read_own_identity": "/proc",
     "ledger.alerts.alert_checks:read_schedules": "rows of the store",
     "ledger.snapshot:read_fleet": "rows of the store",
     "operations.definitions.plan:read_files": "calls read_definitions for each file",

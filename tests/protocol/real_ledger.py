@@ -165,7 +165,7 @@ class RealLedger:
             ids=self.ids,
             now=self.now - action.lag * MINUTE,
             limit=10,
-            local_capacity=None if tokens else LocalCapacity(holder=holder, capacity=1),
+            local_capacity=None if tokens else LocalCapacity(holder=holder, free_slots=1),
         )
         tokens.update((_token(run), run) for run, _ in found.leased)
 

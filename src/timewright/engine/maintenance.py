@@ -182,8 +182,8 @@ class Heartbeat:
 class DeadHolderCheck:
     """Reclaims the leases of instances whose process has provably ended, without waiting for their end.
 
-    `has_ended` proves it for a process of this host. On a database server, `sessions` prove it for any host:
-    a process without a session in two checks in a row has ended, because a living one reconnects meanwhile.
+    `is_proven_dead` knows processes of this host. On a database server, `sessions` prove it for any host: a
+    process without a session in two checks in a row has ended, because a living one reconnects meanwhile.
     A silent instance keeps its leases: it may be suspended or cut off, and work on.
     """
 
@@ -193,13 +193,13 @@ class DeadHolderCheck:
         own_id: str,
         *,
         clock: Clock,
-        has_ended: Callable[[InstanceRecord], bool],
+        is_proven_dead: Callable[[InstanceRecord], bool],
         sessions: SessionLocks | None = None,
     ) -> None:
         self._store = store
         self._own_id = own_id
         self._clock = clock
-        self._has_ended = has_ended
+        self._is_proven_dead = is_proven_dead
         self._sessions = sessions
         self._without_session: frozenset[str] = frozenset()
         self._checked_at: float | None = None
@@ -216,7 +216,7 @@ class DeadHolderCheck:
             one.instance for one in seen if not one.instance.stopped and one.instance.id != self._own_id
         ]
         facts: list[Fact] = []
-        dead = [one for one in others if self._has_ended(one)]
+        dead = [one for one in others if self._is_proven_dead(one)]
         for instance in dead:
             facts += self._replace(instance)
         missing = self._find_without_session([one for one in others if one not in dead])

@@ -114,18 +114,18 @@ class PendingWorkReader:
         self._too_early_for: datetime | None = None
 
     def read(self, *, now: datetime) -> PendingWork:
-        """Return what there is to do now.
+        """Return what there is to do now: the schedules that the last query announced, or a new query.
 
-        Schedules that the last query announced for `now` are returned without a query, so that they start
-        at their instant; the next call queries.
+        Announced schedules that are due need no query, so that they start at their instant; the next call
+        queries.
         """
         announced, self.announced_at = self.announced_at, None
         if announced is not None and announced <= now:
             self.is_stale = True
             return PendingWork(schedule_due_at=announced, first_wake_at=self.last.first_wake_at)
-        return self.query(now=now)
+        return self.refresh(now=now)
 
-    def query(self, *, now: datetime) -> PendingWork:
+    def refresh(self, *, now: datetime) -> PendingWork:
         """Query what there is to do. The next schedule is announced if no run waits before it."""
         checks_expiry = self._checked_at == now or has_elapsed(self._checked_at, CHECK_INTERVAL, now=now)
         wake_at = self.last.wake_at
@@ -141,7 +141,7 @@ class PendingWorkReader:
 
     def latest(self, *, now: datetime) -> PendingWork:
         """Return the last query, or a new one if something was written since."""
-        return self.query(now=now) if self.is_stale else self.last
+        return self.refresh(now=now) if self.is_stale else self.last
 
     def mark_too_early(self, instant: datetime) -> None:
         """Note that the schedules of this instant cannot be decided before it."""

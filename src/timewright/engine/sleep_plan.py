@@ -82,7 +82,7 @@ class SleepPlan:
 
     def _lead(self, due: datetime) -> timedelta:
         """How long before its instant a schedule is decided."""
-        if self.lead_time is None or not self._tick.limits.admits:
+        if self.lead_time is None or not self._tick.limits.admits_schedules:
             return ZERO
         instant, count = self._preview or (None, 0)
         return self.lead_time(min(count, self._tick.limits.ahead) if instant == due else 0)

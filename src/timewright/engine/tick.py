@@ -30,11 +30,11 @@ NotifyFacts = Callable[[Sequence[Fact]], None]
 
 
 class TickLimits(Struct, frozen=True, kw_only=True):
-    """How many schedules one tick decides, and how many of them before their instant."""
+    """At most how many schedules one tick decides, and before their instant; whether it decides any."""
 
     batch: int = 1000
     ahead: int = 500
-    admits: bool = True
+    admits_schedules: bool = True
 
 
 class Tick:
@@ -61,40 +61,44 @@ class Tick:
         self.pending = PendingWorkReader(store, holder=holder, scope=self.scope, offer=launcher.lease_offer)
         self.policies = policies
         self.fleet = fleet
-        # Set by any thread when the answer to a commit was lost, so that its leases may be unknown here.
+        # Set by any thread after an error: a commit may have succeeded although no answer came, so the store
+        # may hold leases of this instance that the launcher does not know.
         self.may_have_unknown_leases = False
 
     def run(
         self, *, now: datetime, monotonic_now: float, notify: NotifyFacts, commit_at: datetime | None = None
     ) -> bool:
-        """Reclaim, admit, lease, launch; return whether there is more to do at once.
+        """Reclaim, admit, lease, launch; return whether to run the next tick at once.
 
         Facts are sent as soon as they are committed. `monotonic_now` was read before `now`, so that leases
-        end early rather than late. With `commit_at`, the due instant `now` lies a few milliseconds in the
-        future: what is due then is decided at once, and committed when the store's clock reaches it.
+        end early rather than late. `commit_at` is given if `now` is a due instant that lies a few
+        milliseconds in the future, and is the same instant: the schedules that are due then are decided
+        immediately, and the store commits when its clock reaches the instant.
         """
         launch = partial(self.launch, now=now, monotonic_now=monotonic_now, notify=notify)
         policy_file = self.policies.apply(self.store) if self.policies is not None else None
-        work, more_due = self.pending.read(now=now), False
+        work, admit_again = self.pending.read(now=now), False
         notify(self.reclaim(work, now=now))
-        is_due = self.limits.admits and work.has_due_schedule(now=now)
+        is_due = self.limits.admits_schedules and work.has_due_schedule(now=now)
         if is_due:
             for admitted in self.admit(work, now=now, commit_at=commit_at):
                 if admitted.too_early:
+                    # Nothing was written: sleep until the instant, and decide at it.
                     self.pending.mark_too_early(now)
                     return False
                 launch(_leases(admitted), facts=admitted.facts)
-                more_due = more_due or admitted.more_due
-        if commit_at is not None and more_due:
-            # `now` may still lie in the future, if the store did not answer: the next tick leases.
+                admit_again = admit_again or admitted.admit_again
+        if commit_at is not None and admit_again:
+            # Without an answer from the store, the commit may have failed before the instant, so `now` may
+            # still lie in the future. No run may be leased before it: the next tick leases.
             return True
         if is_due or self.pending.is_stale:
-            work = self.pending.query(now=now)
+            work = self.pending.refresh(now=now)
         leased = self.lease(work, policy_file, now=now)
         launch(leased.leases, facts=leased.facts)
         if self.may_have_unknown_leases and self.launcher.is_open:
             launch(self.adopt_unknown_leases(now=now))
-        return more_due or bool(leased.leases)
+        return admit_again or bool(leased.leases)
 
     def reclaim(self, work: PendingWork, *, now: datetime) -> list[Fact]:
         """Reclaim expired leases, and release held runs that wait for nothing."""
@@ -114,11 +118,11 @@ class Tick:
     def admit(
         self, work: PendingWork, *, now: datetime, commit_at: datetime | None = None
     ) -> Iterator[AdmissionResult]:
-        """Decide the due schedules; unless other runs wait, runs that fit here are leased at once."""
+        """Decide the due schedules. Unless older runs wait, new runs that fit here are inserted leased."""
         for part in self.scope.slices_to_scan(now=now):
             free = 0 if work.has_runs_to_lease(now=now) else self.launcher.free
             offer = self.launcher.lease_offer()
-            capacity = LocalCapacity(holder=self.holder, capacity=free, offer=offer) if free else None
+            capacity = LocalCapacity(holder=self.holder, free_slots=free, offer=offer) if free else None
             yield admit_due(
                 self.store,
                 ids=self.ids,
@@ -136,7 +140,7 @@ class Tick:
         self, work: PendingWork, policy_file: PolicyFile | None = None, *, now: datetime
     ) -> LeaseResult:
         """Lease ready runs up to the free capacity."""
-        # Read after the query: if it is 0, the next run that ends wakes the tick.
+        # Read after the query for ready runs: if it is 0, the next run that ends wakes the tick.
         free = self.launcher.free
         if not free or not work.has_runs_to_lease(now=now):
             return LeaseResult()
@@ -152,10 +156,10 @@ class Tick:
         )
 
     def adopt_unknown_leases(self, *, now: datetime) -> list[Lease]:
-        """Return leases that the store assigns to us and the launcher does not know.
+        """Return the leases of this instance that the store has and the launcher does not know.
 
-        The commit succeeded, but the connection broke before its answer arrived. What is known is read before
-        the store: a run that is settled in between is known, and must not be started a second time.
+        Their commit succeeded, but the connection broke before the answer arrived. The launcher is read
+        before the store: a run that is settled in between is still known, and is not started a second time.
         """
         known = self.launcher.known_leases()
 

@@ -36,10 +36,10 @@ PAGE_ROWS = 500
 
 
 class LocalCapacity(Struct, frozen=True, kw_only=True):
-    """How many runs may be inserted already leased, to which holder, and what that holder can run."""
+    """An instance that may start runs as they are admitted: its free slots, and what it can run."""
 
     holder: str
-    capacity: int
+    free_slots: int
     offer: LeaseOffer | None = None
 
 
@@ -62,7 +62,7 @@ class AdmissionBatch:
         self._ids = ids
         self._now = now
         self._holder = local_capacity.holder if local_capacity is not None else ""
-        self._free_slots = local_capacity.capacity if local_capacity is not None else 0
+        self._free_slots = local_capacity.free_slots if local_capacity is not None else 0
         offer = local_capacity.offer if local_capacity is not None else None
         self._slots = SlotCount(offer) if offer is not None else None
         self._lease_batch = lease_batch

@@ -149,31 +149,31 @@ def _entry(action: str, *, reason: str, now: datetime) -> AuditEntry:
 
 
 class PauseLookup:
-    """The pauses that may hold for some schedules or runs, read in one query."""
+    """The pauses that may hold for some schedules or runs, read in one query; an active one holds now."""
 
     def __init__(self, pauses: Sequence[Pause], *, now: datetime) -> None:
         self._pauses = pauses
-        self._open = [one for one in pauses if not one.is_over(now=now)]
+        self._active = [one for one in pauses if not one.is_over(now=now)]
         self._now = now
 
     @property
-    def any_open(self) -> bool:
-        """Whether a pause holds now."""
-        return bool(self._open)
+    def any_active(self) -> bool:
+        """Whether any pause holds now."""
+        return bool(self._active)
 
     @property
     def holds_installation(self) -> bool:
         """Whether the whole installation is paused now."""
-        return any(one.scope == "installation" for one in self._open)
+        return any(one.scope == "installation" for one in self._active)
 
-    def open_for(self, namespace: str, *, queue: str | None, schedule: Schedule | None) -> Pause | None:
+    def active_for(self, namespace: str, *, queue: str | None, schedule: Schedule | None) -> Pause | None:
         """The pause that holds now and ends last, if any."""
-        found = (one for one in self._open if one.covers(namespace, queue=queue, schedule=schedule))
+        found = (one for one in self._active if one.covers(namespace, queue=queue, schedule=schedule))
         return max(found, key=_end, default=None)
 
     def describe(self, schedule: Schedule) -> str:
         """Which pause holds for a schedule, by whom, until when and why; "" if none does."""
-        pause = self.open_for(schedule.namespace, queue=schedule.queue, schedule=schedule)
+        pause = self.active_for(schedule.namespace, queue=schedule.queue, schedule=schedule)
         if pause is None:
             return ""
         until = f" until {format_instant(pause.until.replace(microsecond=0))}" if pause.until else ""
@@ -201,7 +201,7 @@ def describe_pauses(
     paused = [one.schedule.id for one in found if one.progress.state is ScheduleState.PAUSED]
     scopes, last = load_pauses(tx, now=now), tx.last_pauses(paused)
 
-    if not last and not scopes.any_open:
+    if not last and not scopes.any_active:
         return [""] * len(found)
 
     def describe(schedule: Schedule) -> str:
@@ -212,34 +212,34 @@ def describe_pauses(
     return [describe(one.schedule) for one in found]
 
 
-def without_paused(
+def set_aside_paused(
     tx: Transaction, due: Sequence[ScheduleRecord], pauses: PauseLookup
 ) -> list[ScheduleRecord]:
-    """Set aside the due schedules that are paused until the pause ends; return the others."""
-    if not pauses.any_open:
+    """Set aside the paused ones of the due schedules, until their pause ends; return the others."""
+    if not pauses.any_active:
         return list(due)
-    able, waiting = [], dict[str, tuple[Pause, list[str]]]()
+    not_paused, paused = [], dict[str, tuple[Pause, list[str]]]()
     for record in due:
         schedule = record.schedule
-        pause = pauses.open_for(schedule.namespace, queue=schedule.queue, schedule=schedule)
+        pause = pauses.active_for(schedule.namespace, queue=schedule.queue, schedule=schedule)
         if pause is None:
-            able.append(record)
+            not_paused.append(record)
         else:
-            waiting.setdefault(pause.id, (pause, []))[1].append(schedule.id)
-    for pause, ids in waiting.values():
+            paused.setdefault(pause.id, (pause, []))[1].append(schedule.id)
+    for pause, ids in paused.values():
         tx.set_aside([(one, (pause_need(pause.id),)) for one in ids], until=_end(pause))
-    return able
+    return not_paused
 
 
 def find_paused(
     tx: Transaction, runs: Sequence[Run], terms: Mapping[str, RunTerms], pauses: PauseLookup
 ) -> list[Deferral]:
     """The runs that are paused, deferred until the pause ends."""
-    if not pauses.any_open:
+    if not pauses.any_active:
         return []
     owners = find_owners(tx, runs, terms)
     held = (
-        (run, pauses.open_for(run.namespace, queue=run.queue, schedule=owners[run.id].schedule))
+        (run, pauses.active_for(run.namespace, queue=run.queue, schedule=owners[run.id].schedule))
         for run in runs
     )
     return [_deferral(run, pause) for run, pause in held if pause is not None]
@@ -266,6 +266,6 @@ def lock_to_decide(tx: Transaction, schedule_id: str, *, now: datetime) -> Sched
     if progress.next_at is None or progress.wake_at is None or not progress.next_at <= now < progress.wake_at:
         return record
     pauses = load_pauses(tx, now=now)
-    if pauses.open_for(schedule.namespace, queue=schedule.queue, schedule=schedule) is not None:
+    if pauses.active_for(schedule.namespace, queue=schedule.queue, schedule=schedule) is not None:
         return record
     return replace(record, progress=replace(progress, wake_at=progress.next_at))

@@ -78,7 +78,7 @@ class SettleResult(Struct, frozen=True, kw_only=True):
 def settle_results(store: Store, results: Sequence[AttemptResult], *, now: datetime) -> SettleResult:
     """Write the results of attempts. A result whose lease was lost changes nothing and counts as stale.
 
-    A result that was written before changes nothing either, and is not stale.
+    A result that is already stored changes nothing either, and does not count as stale.
     """
     if not results:
         return SettleResult()

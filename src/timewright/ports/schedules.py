@@ -100,9 +100,9 @@ class ScheduleQueries(Protocol):
         ...
 
     def due_schedules(
-        self, *, now: datetime, limit: int, since: datetime | None = None, shard: tuple[int, int] = (1, 1)
+        self, *, until: datetime, limit: int, since: datetime | None = None, shard: tuple[int, int] = (1, 1)
     ) -> list[ScheduleRecord]:
-        """Lock and return due schedules, longest waiting first, skipping rows locked by others.
+        """Lock and return schedules due by `until`, longest waiting first, skipping rows locked by others.
 
         A shard (k, n) is the k-th of n parts of all schedules, by a hash of their ids.
         """

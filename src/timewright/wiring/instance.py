@@ -44,8 +44,9 @@ from timewright.wiring.metrics_port import (
     metrics_for,
     metrics_tls,
 )
-from timewright.wiring.offer import OfferSource, has_ended, read_own_identity
+from timewright.wiring.offer import OfferSource
 from timewright.wiring.outbox import Outbox
+from timewright.wiring.process_identity import is_proven_dead, read_own_identity
 from timewright.wiring.store_urls import (
     artifact_store_of,
     change_listener_of,
@@ -293,7 +294,7 @@ class Instance:
                 store,
                 self.instance_id,
                 clock=self.clock,
-                has_ended=partial(has_ended, own=self.process),
+                is_proven_dead=partial(is_proven_dead, own=self.process),
                 sessions=self._sessions,
             ),
             lead_time=getattr(store, "lead_time", None),

@@ -111,8 +111,8 @@ def test_the_ends_of_the_range_work_in_every_question(store: Store, edge: dateti
     schedule = make_schedule()
     put(store, schedule_write(schedule, make_progress(cursor=edge, next_at=edge)))
     assert store.read(lambda tx: tx.read_pending_work().wake_at) == edge
-    assert len(store.write(lambda tx: tx.due_schedules(now=edge, limit=5))) == 1
-    assert store.write(lambda tx: tx.due_schedules(now=edge - TICK, limit=5)) == []
+    assert len(store.write(lambda tx: tx.due_schedules(until=edge, limit=5))) == 1
+    assert store.write(lambda tx: tx.due_schedules(until=edge - TICK, limit=5)) == []
     run = make_run(planned_at=edge)
     add(store, run)
     (ready,) = store.write(lambda tx: tx.ready_runs(now=edge, limit=5))

@@ -49,7 +49,7 @@ def with_work(store: Store) -> None:
 
 def due(store: Store, *, now: datetime = NOON) -> int:
     def find(part: tuple[int, int]) -> int:
-        return len(store.write(lambda tx: tx.due_schedules(now=now, limit=9, shard=part)))
+        return len(store.write(lambda tx: tx.due_schedules(until=now, limit=9, shard=part)))
 
     assert find((1, 1)) == find((1, 2)) + find((2, 2))
     return find((1, 1))
@@ -128,7 +128,7 @@ def test_a_schedule_that_a_pause_set_aside_is_due_when_it_ends(store: Store) -> 
         id=new_id("pause"), scope="namespace", namespace="default", actor="ada", origin="human", at=NOON
     )
     store.write(lambda tx: tx.add_pause(made))
-    (record,) = store.write(lambda tx: tx.due_schedules(now=NOON, limit=9))
+    (record,) = store.write(lambda tx: tx.due_schedules(until=NOON, limit=9))
     (run,) = store.write(lambda tx: tx.ready_runs(now=NOON, limit=9))
     reason = f"{reason_prefix(WaitReason.PAUSE, made.id)} namespace default is paused by ada"
     change = RunChange(replace(run, fire_at=MAX_STORED_INSTANT, reason=reason), run.state, run.fence)

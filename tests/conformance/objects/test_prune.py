@@ -140,8 +140,8 @@ def test_a_pruned_occurrence_is_never_due_again(store: Store) -> None:
     store.write(lambda tx: tx.save_progress([ProgressUpdate(schedule.id, progress)]))
     assert prune(store, older_than=NOON + DAY) == 1
     assert get_record(store, schedule.id).progress == progress, "the cursor stays past what is gone"
-    assert store.write(lambda tx: tx.due_schedules(now=NOON + HOUR, limit=10)) == []
-    (due,) = store.write(lambda tx: tx.due_schedules(now=NOON + 2 * HOUR, limit=10))
+    assert store.write(lambda tx: tx.due_schedules(until=NOON + HOUR, limit=10)) == []
+    (due,) = store.write(lambda tx: tx.due_schedules(until=NOON + 2 * HOUR, limit=10))
     assert due.progress.cursor >= NOON + HOUR
 
 

@@ -151,7 +151,7 @@ def test_a_schedule_that_nobody_can_run_is_set_aside_until_someone_can(store: St
     schedule = make_schedule()
     store.write(lambda tx: tx.put_schedules([schedule_write(schedule, make_progress(next_at=NOON))]))
     store.write(lambda tx: tx.set_aside([(schedule.id, SEND)], until=NOON + HOUR))
-    assert store.write(lambda tx: tx.due_schedules(now=NOON, limit=5)) == []
+    assert store.write(lambda tx: tx.due_schedules(until=NOON, limit=5)) == []
     assert store.read(lambda tx: tx.select_schedule_ids(SetAsideSchedules(5))) == [schedule.id]
     assert get_record(store, schedule.id).progress.next_at == NOON
 
@@ -164,7 +164,7 @@ def test_a_schedule_that_nobody_can_run_is_set_aside_until_someone_can(store: St
     assert wake(LeaseOffer(offer=Offer(functions=("clean",)))) == 0
     assert wake(SENDER) == 1
     assert wake(SENDER) == 0
-    (due,) = store.write(lambda tx: tx.due_schedules(now=NOON + MINUTE, limit=5))
+    (due,) = store.write(lambda tx: tx.due_schedules(until=NOON + MINUTE, limit=5))
     assert due.schedule.id == schedule.id
 
 

@@ -36,7 +36,7 @@ from timewright.ports.overview import PendingWork
 
 
 def due(store: Store, *, now: datetime = NOON, limit: int = 100, since: datetime | None = None) -> list[str]:
-    found = store.write(lambda tx: tx.due_schedules(now=now, limit=limit, since=since))
+    found = store.write(lambda tx: tx.due_schedules(until=now, limit=limit, since=since))
     return [each.schedule.name for each in found]
 
 
@@ -101,12 +101,12 @@ def test_shards_share_out_every_schedule_and_none_twice(store: Store, shards: in
 
 
 def _part(store: Store, shard: tuple[int, int]) -> list[Any]:
-    return store.write(lambda tx: tx.due_schedules(now=NOON, limit=1000, shard=shard))
+    return store.write(lambda tx: tx.due_schedules(until=NOON, limit=1000, shard=shard))
 
 
 def test_a_shard_has_its_own_limit_and_order(store: Store) -> None:
     put(store, *(waking(f"s{n}", NOON - n * MINUTE) for n in range(40)))
-    found = store.write(lambda tx: tx.due_schedules(now=NOON, limit=5, shard=(1, 2)))
+    found = store.write(lambda tx: tx.due_schedules(until=NOON, limit=5, shard=(1, 2)))
     assert len(found) == 5
     waits = [each.progress.wake_at or NOON for each in found]
     assert waits == sorted(waits)
@@ -122,7 +122,7 @@ def test_a_due_schedule_comes_with_its_in_flight_counts(store: Store) -> None:
         make_run(row.schedule.id, planned_at=NOON - MINUTE, state=RunState.HELD),
         make_run(row.schedule.id, planned_at=NOON - TICK, state=RunState.SKIPPED),
     )
-    (found,) = store.write(lambda tx: tx.due_schedules(now=NOON, limit=10))
+    (found,) = store.write(lambda tx: tx.due_schedules(until=NOON, limit=10))
     assert (found.in_flight.live, found.in_flight.held) == (1, 1)
     newest = store.read(lambda tx: tx.find_occurrence(row.schedule.id, NOON - TICK))
     assert newest is not None
@@ -134,7 +134,7 @@ def test_two_claimers_at_the_same_time_never_get_the_same_schedule(database: Dat
     put(one, *(waking(f"s{n}", NOON) for n in range(6)))
 
     def claim(tx: Any) -> list[Any]:
-        return list(tx.due_schedules(now=NOON, limit=3))
+        return list(tx.due_schedules(until=NOON, limit=3))
 
     def advance(tx: Any, claimed: list[Any]) -> list[str]:
         moved = [replace(each.progress, wake_at=NOON + HOUR, cursor=NOON) for each in claimed]
@@ -156,7 +156,7 @@ def test_postgres_skips_locked_rows_and_sqlite_waits(database: Database) -> None
     put(one, waking("held", NOON), waking("free", NOON))
 
     def claim(tx: Any) -> list[str]:
-        return [each.schedule.name for each in tx.due_schedules(now=NOON, limit=1)]
+        return [each.schedule.name for each in tx.due_schedules(until=NOON, limit=1)]
 
     with held_open(one, claim) as held, meanwhile(lambda: due(two)) as other:
         assert held.first == ["held"]
@@ -314,7 +314,7 @@ def test_a_shard_wakes_for_its_own_schedules_first_and_for_orphans_later(store: 
 
 
 def _part_at(store: Store, shard: tuple[int, int]) -> list[Any]:
-    return store.write(lambda tx: tx.due_schedules(now=NOON + HOUR, limit=1000, shard=shard))
+    return store.write(lambda tx: tx.due_schedules(until=NOON + HOUR, limit=1000, shard=shard))
 
 
 def _id_of(store: Store, name: str) -> str | None:

@@ -49,7 +49,7 @@ def test_preloaded_definitions_are_not_read_again(database: Database) -> None:
     store = database.open()
     store.read(lambda tx: tx.preload_due_schedules(until=NOON, limit=10))
     database.sql("UPDATE revisions SET body = 'unreadable'")
-    (due,) = store.write(lambda tx: tx.due_schedules(now=NOON, limit=10))
+    (due,) = store.write(lambda tx: tx.due_schedules(until=NOON, limit=10))
     assert due.schedule.name == "a"
 
 
@@ -66,5 +66,5 @@ def test_an_unreadable_schedule_does_not_prevent_preloading_others(database: Dat
 def test_preloading_waits_for_no_lock(database: Database) -> None:
     store = database.open()
     due_at_noon(store, "a")
-    with held_open(store, lambda tx: tx.due_schedules(now=NOON, limit=10)):
+    with held_open(store, lambda tx: tx.due_schedules(until=NOON, limit=10)):
         assert foreseen(store, until=NOON) == ["a"]

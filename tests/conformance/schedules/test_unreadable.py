@@ -43,14 +43,14 @@ def test_an_unreadable_due_schedule_is_parked_and_the_others_continue(
     put(store, *rows)
     bad = rows[1].schedule.id
     database.sql(SCHEDULE_DAMAGE[damage], [bad])
-    found = store.write(lambda tx: tx.due_schedules(now=NOON, limit=10))
+    found = store.write(lambda tx: tx.due_schedules(until=NOON, limit=10))
     assert [due.schedule.name for due in found] == ["s0", "s2"]
     ((state, reason, wake_at),) = database.sql(
         "SELECT state, reason, wake_at FROM schedules WHERE id = ?", [bad]
     )
     assert (state, wake_at) == ("parked", None)
     assert reason.startswith("unreadable: ")
-    assert len(store.write(lambda tx: tx.due_schedules(now=NOON, limit=10))) == 2, (
+    assert len(store.write(lambda tx: tx.due_schedules(until=NOON, limit=10))) == 2, (
         "and it stays out of the way"
     )
 
@@ -170,7 +170,7 @@ def test_a_parked_unreadable_schedule_works_again_after_a_new_revision(
     schedule = make_schedule()
     put(store, schedule_write(schedule, make_progress(next_at=NOON)))
     database.sql("UPDATE revisions SET body = 'x'")
-    assert store.write(lambda tx: tx.due_schedules(now=NOON, limit=10)) == []
+    assert store.write(lambda tx: tx.due_schedules(until=NOON, limit=10)) == []
     put(store, schedule_write(replace(schedule, revision=2), make_progress(next_at=NOON + HOUR), replaces=1))
-    (due,) = store.write(lambda tx: tx.due_schedules(now=NOON + HOUR, limit=10))
+    (due,) = store.write(lambda tx: tx.due_schedules(until=NOON + HOUR, limit=10))
     assert due.schedule == replace(schedule, revision=2)

@@ -187,6 +187,6 @@ def test_each_schedule_wakes_at_its_earliest_follow_up(store: Store) -> None:
     wakes = [(schedule.id, NOON + n * TICK) for n, schedule in enumerate(schedules[1:])]
     wake_schedules(store, *((i, at + MINUTE) for i, at in wakes), *reversed(wakes), ("sch_nobody", NOON))
     wake_schedules(store)
-    due = store.write(lambda tx: tx.due_schedules(now=NOON + MINUTE, limit=1000))
+    due = store.write(lambda tx: tx.due_schedules(until=NOON + MINUTE, limit=1000))
     assert [(one.schedule.id, one.progress.wake_at) for one in due] == wakes
     assert get_record(store, schedules[0].id).progress == make_progress()

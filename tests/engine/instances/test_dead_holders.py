@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.conformance.support.builders import NOON
 from timewright.ledger.records.instances import InstanceRecord, ProcessIdentity
 from timewright.targets.processes.table import CHILD_MARK_VARIABLE, mark_prefix, read_process
-from timewright.wiring.offer import PROC, has_ended, read_own_identity
+from timewright.wiring.process_identity import PROC, is_proven_dead, read_own_identity
 
 SLEEPER = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"]
 
@@ -54,22 +54,22 @@ def test_only_a_process_that_has_ended_is_dead() -> None:
     process = start()
     try:
         held = record(process.pid)
-        assert not has_ended(held, own())
+        assert not is_proven_dead(held, own())
         process.send_signal(signal.SIGSTOP)
-        assert not has_ended(held, own())
+        assert not is_proven_dead(held, own())
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert has_ended(held, own()), "a process that nobody waited for has ended too"
+        assert is_proven_dead(held, own()), "a process that nobody waited for has ended too"
     finally:
         end(process)
-    assert has_ended(held, own())
+    assert is_proven_dead(held, own())
 
 
 def test_a_pid_that_another_process_has_now_is_dead() -> None:
     held = record(os.getpid())
     assert held.process is not None
-    assert not has_ended(held, own())
-    assert has_ended(replace(held, process=replace(held.process, started=1)), own())
+    assert not is_proven_dead(held, own())
+    assert is_proven_dead(replace(held, process=replace(held.process, started=1)), own())
 
 
 def test_nothing_is_proven_about_another_host_boot_namespace_or_user() -> None:
@@ -77,15 +77,15 @@ def test_nothing_is_proven_about_another_host_boot_namespace_or_user() -> None:
     held = record(process.pid)
     end(process)
     here = own()
-    assert has_ended(held, here)
-    assert not has_ended(replace(held, host="elsewhere"), here)
-    assert not has_ended(replace(held, process=None), here)
-    assert not has_ended(held, None)
+    assert is_proven_dead(held, here)
+    assert not is_proven_dead(replace(held, host="elsewhere"), here)
+    assert not is_proven_dead(replace(held, process=None), here)
+    assert not is_proven_dead(held, None)
     for change in ({"boot": "another"}, {"pid_namespace": "pid:[1]"}):
-        assert not has_ended(held, replace(here, **change))
+        assert not is_proven_dead(held, replace(here, **change))
     assert held.process is not None
     of_another_user = replace(held, process=replace(held.process, user=here.user + 1))
-    assert not has_ended(of_another_user, replace(here, user=here.user + 2))
+    assert not is_proven_dead(of_another_user, replace(here, user=here.user + 2))
 
 
 def test_a_command_that_outlives_its_scheduler_keeps_the_lease() -> None:
@@ -96,7 +96,7 @@ def test_a_command_that_outlives_its_scheduler_keeps_the_lease() -> None:
     command = start(**{CHILD_MARK_VARIABLE: mark})
     try:
         end(scheduler)
-        assert not has_ended(held, own())
+        assert not is_proven_dead(held, own())
     finally:
         end(command)
-    assert has_ended(held, own())
+    assert is_proven_dead(held, own())

@@ -73,7 +73,7 @@ def record(store: PostgresStore, session: SessionLock | None) -> None:
 
 
 def check(store: PostgresStore, clock: ManualClock) -> DeadHolderCheck:
-    return DeadHolderCheck(store, "own", clock=clock, has_ended=lambda _: False, sessions=store)
+    return DeadHolderCheck(store, "own", clock=clock, is_proven_dead=lambda _: False, sessions=store)
 
 
 def passes(check: DeadHolderCheck, clock: ManualClock, *, times: int) -> list[int]:

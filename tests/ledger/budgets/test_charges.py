@@ -258,7 +258,7 @@ def test_an_occurrence_under_a_budget_is_never_started_past_it(bench: LedgerHarn
     bench.move_to(1)
     for minute in (1, 2):
         bench.move_to(minute)
-        assert bench.admit(local_capacity=LocalCapacity(holder="worker", capacity=10)).leased == ()
+        assert bench.admit(local_capacity=LocalCapacity(holder="worker", free_slots=10)).leased == ()
     assert len(bench.lease()) == 1
     assert [run.state.value for run in bench.runs(schedule)] == ["leased", "ready"]
 

@@ -396,7 +396,7 @@ def test_random_histories_give_exactly_the_occurrences_that_ended_so(
         bench.advance(dice.choice([0, 1]))
         dice.choice([bench, other]).admit()
     bench.advance(1)
-    while bench.admit().more_due or other.admit().more_due:
+    while bench.admit().admit_again or other.admit().admit_again:
         pass
     made = {word: len(bench.runs(schedule)) for word, schedule in on.items()}
     left = {word: open_ends(bench, schedule) for word, schedule in on.items()}

@@ -52,7 +52,7 @@ def loaded(bench: LedgerHarness, load: Schedule, outcome: Outcome | None = None)
 
 def started(bench: LedgerHarness) -> list[Run]:
     """The runs that start now; local capacity does not bypass needs."""
-    bench.admit(local_capacity=LocalCapacity(holder=bench.name, capacity=10))
+    bench.admit(local_capacity=LocalCapacity(holder=bench.name, free_slots=10))
     return bench.lease()
 
 

@@ -141,7 +141,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(offered=st.integers(0, 3))
     def admit(self, offered: int) -> None:
-        offer = LocalCapacity(holder="worker", capacity=offered) if offered else None
+        offer = LocalCapacity(holder="worker", free_slots=offered) if offered else None
         self.taken([run for run, _ in self.bench.admit(local_capacity=offer).leased])
 
     @rule(capacity=st.integers(1, 4))

@@ -124,7 +124,7 @@ class SimulatedInstance(SimulatedActor):
         self, sim: Simulation, name: str, rng: SeededRandom, *, admits: bool = True, capacity: int = 5
     ) -> None:
         super().__init__(sim, name, rng)
-        self.limits = TickLimits(batch=50, admits=admits)
+        self.limits = TickLimits(batch=50, admits_schedules=admits)
         self.capacity = capacity
         self.seen_version = -1
         self._tries = 0
@@ -166,8 +166,10 @@ class SimulatedInstance(SimulatedActor):
             waker=waker,
             observers=[self],
             lead_time=self.store.lead_time,
-            pruner=Pruner(self.store, keep=keep) if keep is not None and self.limits.admits else None,
-            dead_holders=DeadHolderCheck(self.store, holder, clock=self.clock, has_ended=self._has_ended)
+            pruner=Pruner(self.store, keep=keep)
+            if keep is not None and self.limits.admits_schedules
+            else None,
+            dead_holders=DeadHolderCheck(self.store, holder, clock=self.clock, is_proven_dead=self._has_ended)
             if sim.scenario.functions
             else None,
         )
@@ -334,7 +336,7 @@ class SimulatedInstance(SimulatedActor):
         if (
             pending.deferred_at <= now
             or pending.lease_ends_at <= now
-            or (self.limits.admits and pending.due_at <= now + EARLY_WORK_US)
+            or (self.limits.admits_schedules and pending.due_at <= now + EARLY_WORK_US)
         ):
             return True
         if pending.version == self.seen_version:

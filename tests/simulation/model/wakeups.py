@@ -105,7 +105,7 @@ class WakeupScheduler:
         pending = self.pending(now=now)
         if pending.next_at <= now:
             only_admitters = min(pending.deferred_at, pending.lease_ends_at) > now
-            self._wake_some([e for e in self._reached() if e.limits.admits or not only_admitters])
+            self._wake_some([e for e in self._reached() if e.limits.admits_schedules or not only_admitters])
             rest = sim.time.at + self._rng.random_micros(0.5, 2)
             # The woken instance may be full; then the work stays due and is offered again later.
             self._retry_after = (pending.next_at, max(rest, sim.store_down_until))

@@ -315,7 +315,7 @@ def _live_holders_taken_for_dead() -> Patches:
     real = DeadHolderCheck.__init__
 
     def init(self: Any, *arguments: Any, **given: Any) -> None:
-        real(self, *arguments, **{**given, "has_ended": lambda _: True})
+        real(self, *arguments, **{**given, "is_proven_dead": lambda _: True})
 
     return [(DeadHolderCheck, "__init__", init)]
 
@@ -616,7 +616,7 @@ MUTANTS: tuple[Mutant, ...] = (
         name="a pause is ignored at admission",
         broken_invariants=("I54",),
         first_seed=5,
-        patches=lambda: [(admit, "without_paused", lambda tx, due, pauses: due)],
+        patches=lambda: [(admit, "set_aside_paused", lambda tx, due, pauses: due)],
         size="paused",
     ),
     Mutant(

@@ -80,7 +80,7 @@ def next_if_on_time(
     return following if following is not None and following > now else None
 
 
-def is_independent(schedule: Schedule, in_flight: InFlightCounts) -> bool:
-    """Whether no other run can change the verdict of the next occurrence before its instant."""
+def can_decide_early(schedule: Schedule, in_flight: InFlightCounts) -> bool:
+    """Whether the next occurrence may be decided before its instant: no other run can change the verdict."""
     is_free = schedule.overlap is Overlap.ALLOW or not (in_flight.live or in_flight.held)
     return is_free and not follows_upstream(schedule.trigger)

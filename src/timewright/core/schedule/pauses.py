@@ -86,7 +86,7 @@ def resume_progress(progress: ScheduleProgress, *, now: datetime) -> SchedulePro
 
 
 def pause_need(pause_id: str) -> str:
-    """Return what a schedule waits for that a pause set aside; no instance offers it."""
+    """Return the need of what a pause set aside: no instance offers it, so it waits until the pause ends."""
     return f"pause:{pause_id}"
 
 

@@ -297,7 +297,7 @@ def _queues(found: AlertInput) -> Iterator[Alert]:
     for row in found.rows["handoff"]:
         rules = found.rules(row.namespace)
         waited = found.now - row.at
-        if found.pauses.open_for(row.namespace, queue=row.name, schedule=None):
+        if found.pauses.active_for(row.namespace, queue=row.name, schedule=None):
             continue
         if rules.enabled and waited >= (rules.queue_age or HOUR):
             what = f"queue {row.name}: the oldest of {row.number} entries is ready for {span(waited)}"

@@ -189,11 +189,11 @@ class FleetOffers:
     def _read(self, tx: Transaction, *, now: datetime) -> None:
         self._offers, self._read_at = read_offers(tx), now
 
-    def without_unplaced(
+    def set_aside_unplaced(
         self, tx: Transaction, due: Sequence[ScheduleRecord], *, now: datetime
     ) -> tuple[list[ScheduleRecord], list[NoInstance]]:
         """Set aside the due schedules that no live instance can run; return the others, and the new facts."""
-        able: list[ScheduleRecord] = []
+        placed: list[ScheduleRecord] = []
         aside: list[tuple[str, Needs]] = []
         found: list[NoInstance] = []
         is_fresh = False
@@ -206,14 +206,14 @@ class FleetOffers:
                 self._read(tx, now=now)
                 why, is_fresh = self.explain(tx, needs, now=now), True
             if not why:
-                able.append(record)
+                placed.append(record)
                 continue
             aside.append((schedule.id, needs or (NO_QUEUE,)))
             found.append(
                 NoInstance(at=now, namespace=schedule.namespace, schedule_id=schedule.id, reason=why)
             )
         tx.set_aside(aside, until=now + LOOK_AGAIN_AFTER)
-        return able, [fact for fact in found if _key(fact) not in self._reported]
+        return placed, [fact for fact in found if _key(fact) not in self._reported]
 
     def report_waiting(self, tx: Transaction, *, now: datetime) -> list[NoInstance]:
         """The ready runs that no live instance can take, one of each bucket, each once."""

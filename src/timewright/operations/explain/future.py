@@ -115,7 +115,7 @@ def _explain_scoped_pause(
 ) -> UnrecordedOccurrence | None:
     """Explain that a pause of a group or another scope holds, if one does at the instant."""
     schedule = record.schedule
-    pause = load_pauses(tx, now=now).open_for(schedule.namespace, queue=schedule.queue, schedule=schedule)
+    pause = load_pauses(tx, now=now).active_for(schedule.namespace, queue=schedule.queue, schedule=schedule)
     when = at or record.progress.next_at
     if pause is None or when is None or record.progress.state is not ScheduleState.ACTIVE:
         return None

@@ -358,7 +358,7 @@ def _read_summary(tx: Transaction, namespace: str, queue: str, *, now: datetime)
 def _summarize(
     tx: Transaction, namespace: str, queue: str, rows: Sequence[Run], *, now: datetime
 ) -> QueueSummary:
-    pause = load_pauses(tx, now=now).open_for(namespace, queue=queue, schedule=None)
+    pause = load_pauses(tx, now=now).active_for(namespace, queue=queue, schedule=None)
     may_start = [run.fire_at for run in rows if run.state is RunState.READY and run.fire_at <= now]
     counts = Counter(run.state.value for run in rows)
     usage = tx.get_limits([queue_limit_key(namespace, queue)])[queue_limit_key(namespace, queue)]

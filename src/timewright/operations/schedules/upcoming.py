@@ -281,7 +281,7 @@ def _check_until(until: datetime | None, *, now: datetime) -> datetime:
 def _describe(one: PlannedStart, *, zone: str, pauses: PauseLookup) -> UpcomingOccurrence:
     """Return the row of a start: with its time in the zone, and marked while a pause holds it back."""
     schedule, preview = one.schedule, one.preview
-    pause = pauses.open_for(schedule.namespace, queue=schedule.queue, schedule=schedule)
+    pause = pauses.active_for(schedule.namespace, queue=schedule.queue, schedule=schedule)
     is_held = pause is not None and (pause.end is None or preview.planned_at < pause.end)
     shown = zone or (preview.zone if zone_of(schedule.trigger) else "")
     return UpcomingOccurrence(

@@ -153,16 +153,16 @@ class SqlScheduleQueries(SqlQueries):
         return [(read_schedule(row[1]), from_micros(row[2]), row[3], row[4]) for row in rows]
 
     def due_schedules(
-        self, *, now: datetime, limit: int, since: datetime | None = None, shard: tuple[int, int] = (1, 1)
+        self, *, until: datetime, limit: int, since: datetime | None = None, shard: tuple[int, int] = (1, 1)
     ) -> list[ScheduleRecord]:
-        """Lock and return due schedules, longest waiting first, skipping rows locked by others."""
+        """Lock and return schedules due by `until`, longest waiting first, skipping rows locked by others."""
         since_micros = to_micros(since) if since is not None else 0
         which, shards = shard
-        parameters = {"now": to_micros(now), "since": since_micros, "limit": limit}
+        parameters = {"now": to_micros(until), "since": since_micros, "limit": limit}
         if shards == 1:
-            return self._decode_rows(self._query("due_schedules", parameters), now=now)
+            return self._decode_rows(self._query("due_schedules", parameters), park=True)
         parameters |= {"shard": which - 1, "shards": shards}
-        return self._decode_rows(self._query("due_schedules_of_shard", parameters), now=now)
+        return self._decode_rows(self._query("due_schedules_of_shard", parameters), park=True)
 
     def preload_due_schedules(self, *, until: datetime, limit: int) -> list[Schedule]:
         """Read the definitions of schedules due by `until` into the cache, so that admission is quicker."""
@@ -263,11 +263,11 @@ class SqlScheduleQueries(SqlQueries):
         return [found for row, record in pairs if (found := record or read.get(row[0])) is not None]
 
     def _decode_rows(
-        self, rows: Sequence[Row], *, now: datetime | None = None, unreadable: dict[str, str] | None = None
+        self, rows: Sequence[Row], *, park: bool = False, unreadable: dict[str, str] | None = None
     ) -> list[ScheduleRecord]:
         """Decode schedules from their rows and the JSON of their revisions.
 
-        An unreadable row goes into `unreadable` if given, is parked if `now` is given, and raises otherwise.
+        An unreadable row goes into `unreadable` if given, is parked with `park`, and raises otherwise.
         """
         pairs = [(row[0], row[1]) for row in rows]
         schedules, bodies = self._decode_definitions(pairs)
@@ -280,7 +280,7 @@ class SqlScheduleQueries(SqlQueries):
             except UnreadableRow as error:
                 if unreadable is not None:
                     unreadable[row[0]] = error.message
-                elif now is None:
+                elif not park:
                     raise
                 else:
                     reason = f"unreadable: {error.message}"[:2000]
