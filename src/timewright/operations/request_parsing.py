@@ -43,8 +43,8 @@ GUESSED_FIELDS = {
     **dict.fromkeys(("expires", "expires_at"), _END),
     **dict.fromkeys(("not_before", "from", "begin", "begin_at"), _START),
 }
-# Words that mean a field of a request, if it has the field and not the word.
-_OTHER_WORDS = {
+# Synonyms of fields: used if the request has the field, and has no field with the name of the synonym.
+_FIELD_SYNONYMS = {
     "status": "state",
     **dict.fromkeys(("timezone", "time_zone", "tz"), "zone"),
     **dict.fromkeys(("until", "end_date", "stop_at"), "end_at"),
@@ -54,9 +54,9 @@ _OTHER_WORDS = {
     **dict.fromkeys(("message", "query"), "text"),
     **dict.fromkeys(("name", "search"), "name_contains"),
 }
-# Words for a length of time, and what to write instead where a request has a point in time.
-_LENGTH_WORDS = frozenset({"in", "delay", "after", "for", "duration"})
-_INSTEAD_OF_LENGTH = {"until": "until: in 2h", "at": "at: in 2h"}
+# Words for a duration, and what to write instead in a request that has this field, a point in time.
+_DURATION_WORDS = frozenset({"in", "delay", "after", "for", "duration"})
+_REPLACEMENT_FOR_DURATION = {"until": "until: in 2h", "at": "at: in 2h"}
 _SIMPLE_TYPES = (mi.IntType, mi.BoolType, mi.EnumType, mi.NoneType, mi.DictType, mi.AnyType)
 
 _NAME_FIELDS = frozenset(
@@ -81,7 +81,7 @@ def parse_request(
         return simple
     try:
         if isinstance(payload, Mapping):
-            payload = _with_own_names(payload, request)
+            payload = _with_field_names(payload, request)
             if now is not None and instant_fields(request):
                 zones = _written_zones(payload, request)
                 payload = resolve_instants(payload, instant_fields(request), now=now(), zone=zone)
@@ -147,19 +147,23 @@ def _without_secret_value(error: TimewrightError, hidden: Sequence[str]) -> Time
     return type(error)(f"{field} is not valid", field=field, rule=error.rule, fix=error.fix)
 
 
-def _with_own_names(payload: Mapping[str, Any], request: type[Struct]) -> Mapping[str, Any]:
-    """Return the fields under the names of the request; callers name some of them otherwise."""
+def _with_field_names(payload: Mapping[str, Any], request: type[Struct]) -> Mapping[str, Any]:
+    """Return the payload with synonyms replaced by the names of the request's fields."""
     if getattr(request, "flattens", None) is not None:
         return payload
     renamed: dict[str, Any] = {}
     for key, value in payload.items():
-        name = _own_name(key, request)
+        name = _resolve_field_name(key, request)
         renamed[key if name in payload else name] = value
     return renamed
 
 
-def _own_name(key: Any, request: type[Struct]) -> Any:
-    """Return the field that a word means; a word that means none is refused later."""
+def _resolve_field_name(key: Any, request: type[Struct]) -> Any:
+    """Return the request field that a key is a synonym of, or the key unchanged.
+
+    Raises for a duration word if the request has a point in time instead. A request with `after` takes a
+    duration: there `in` and `delay` are synonyms of it.
+    """
     known = request.__struct_encode_fields__
     word = snake_case(key) if isinstance(key, str) else ""
     if not word or word in known:
@@ -167,10 +171,10 @@ def _own_name(key: Any, request: type[Struct]) -> Any:
     subject = _subject(request)
     if subject and word in ("name", "id", f"{subject}_name", f"{subject}_id"):
         return subject
-    instead = [fix for field, fix in _INSTEAD_OF_LENGTH.items() if field in known]
-    if instead and word in _LENGTH_WORDS and "after" not in known:
-        raise unknown_field("", word, known, replacement=instead[0])
-    meant = _OTHER_WORDS.get(word, "")
+    replacements = [fix for field, fix in _REPLACEMENT_FOR_DURATION.items() if field in known]
+    if replacements and word in _DURATION_WORDS and "after" not in known:
+        raise unknown_field("", word, known, replacement=replacements[0])
+    meant = _FIELD_SYNONYMS.get(word, "")
     return meant if meant in known else key
 
 

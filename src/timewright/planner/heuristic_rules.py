@@ -37,6 +37,8 @@ ASSUMED_CRON_INTERVAL = 30 * MINUTE
 # A metric that rises by less than this share of its limit within one interval counts as steady.
 MIN_RISE_SHARE = 0.02
 
+MAX_BATCH_CHARS = 68
+
 ToolInvocation = tuple[str, dict[str, Any]]
 
 
@@ -164,14 +166,19 @@ def _rule_dependency(case: AdviceInput) -> Advice | None:
 
 
 def _rule_sibling_ready(case: AdviceInput) -> Advice | None:
-    """If a sibling became ready after this schedule's last response, run once now."""
+    """If a sibling became ready after this schedule's last response, run once now.
+
+    A batch that the last response names too is handled already.
+    """
     newest = _newest(case)
     for name, response in sorted(case.siblings.items()):
         is_news = newest is None or response.at > newest.at
         batch = response.fields.get("batch_id")
-        is_done = newest is not None and batch is not None and newest.fields.get("batch_id") == batch
-        if response.is_ready and is_news and not is_done:
-            what = f"{name} is ready" + (f" with batch {batch}"[:80] if batch is not None else "")
+        is_handled = newest is not None and batch is not None and newest.fields.get("batch_id") == batch
+        if response.is_ready and is_news and not is_handled:
+            # The name is short; the id comes from a response and may be any text.
+            with_batch = f" with batch {str(batch)[:MAX_BATCH_CHARS]}" if batch is not None else ""
+            what = f"{name} is ready{with_batch}"
             invocation: ToolInvocation = (
                 "propose_next_time",
                 {"at": format_instant(case.now), "reason": what},

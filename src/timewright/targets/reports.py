@@ -60,7 +60,7 @@ class Reports:
         Call it as often as you like: the last report is written about once a second.
         """
         report = WorkReport(
-            fraction=_parse_fraction(fraction), note=str(note)[:MAX_NOTE_CHARS], checkpoint=self._checkpoint
+            fraction=_check_progress(fraction), note=str(note)[:MAX_NOTE_CHARS], checkpoint=self._checkpoint
         )
         # A tenth of a percent is the finest step that is shown.
         before = self._report
@@ -155,7 +155,8 @@ def check_checkpoint(value: Any) -> Any:
     return data
 
 
-def _parse_fraction(fraction: float | None) -> float | None:
+def _check_progress(fraction: float | None) -> float | None:
+    """Return the fraction; raise if it is not a number from 0 to 1."""
     if fraction is None:
         return None
     is_number = isinstance(fraction, int | float) and not isinstance(fraction, bool)

@@ -10,7 +10,7 @@ import pytest
 from tests.targets.kit import launch_of
 from timewright import Publish
 from timewright.targets.publish.broker_types import prepare_publish
-from timewright.targets.publish.brokers import celery, messaging, redis, remote_jobs
+from timewright.targets.publish.brokers import celery, kubernetes_temporal, messaging, redis
 from timewright.targets.publish.protocol import BrokerMessage
 
 KEY = "5f" * 32
@@ -41,18 +41,20 @@ def test_a_rabbitmq_message_is_persistent_and_has_the_key() -> None:
 
 
 def test_a_temporal_workflow_has_the_key_as_its_id() -> None:
-    starting = remote_jobs.start_parameters(message("temporal", payload={"n": 1}, task_queue="reports"))
+    starting = kubernetes_temporal.start_parameters(
+        message("temporal", payload={"n": 1}, task_queue="reports")
+    )
     assert starting["id"] == KEY
     assert starting["task_queue"] == "reports"
     assert starting["args"] == [{"n": 1}], "a mapping is one argument of a workflow"
     assert starting["memo"]["timewright-run"] == "run_1"
-    assert remote_jobs.start_parameters(message("temporal", payload=[1, 2], task_queue="reports"))[
+    assert kubernetes_temporal.start_parameters(message("temporal", payload=[1, 2], task_queue="reports"))[
         "args"
     ] == [
         1,
         2,
     ]
-    assert remote_jobs.start_parameters(message("temporal", task_queue="reports"))["args"] == []
+    assert kubernetes_temporal.start_parameters(message("temporal", task_queue="reports"))["args"] == []
 
 
 def test_a_kubernetes_job_has_the_payload_and_the_key() -> None:
@@ -62,7 +64,7 @@ def test_a_kubernetes_job_has_the_payload_and_the_key() -> None:
         "args": ["hi"],
         "env": {"LEVEL": "info"},
     }
-    job = remote_jobs.build_job(message("kubernetes", payload={"n": 1}, **options))
+    job = kubernetes_temporal.build_job(message("kubernetes", payload={"n": 1}, **options))
     assert (job["apiVersion"], job["kind"]) == ("batch/v1", "Job")
     pod = job["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -76,13 +78,14 @@ def test_a_kubernetes_job_has_the_payload_and_the_key() -> None:
 
 def test_a_kubernetes_spec_is_used_unchanged() -> None:
     spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "b"}]}}}
-    assert remote_jobs.build_job(message("kubernetes", spec=spec))["spec"] == spec
+    assert kubernetes_temporal.build_job(message("kubernetes", spec=spec))["spec"] == spec
 
 
 @pytest.mark.parametrize("name", ["report", "Nightly Report!", "x" * 255, "é", "--", "a/b.c:d"])
 def test_a_kubernetes_job_name_is_valid_and_derived_from_the_key(name: str) -> None:
     names = [
-        remote_jobs.job_name(message("kubernetes", name, key=key, image="b")) for key in ("k1", "k1", "k2")
+        kubernetes_temporal.job_name(message("kubernetes", name, key=key, image="b"))
+        for key in ("k1", "k1", "k2")
     ]
     assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", one) for one in names)
     assert names[0] == names[1] != names[2]

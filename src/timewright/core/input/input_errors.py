@@ -93,7 +93,10 @@ def missing_field(path: str, *, rule: str = "", fix: str = "") -> TimewrightErro
 def unknown_field(
     path: str, name: str, known: Iterable[str], *, aliases: Iterable[str] = (), replacement: str = ""
 ) -> TimewrightError:
-    """Return an error for an unknown field, with its replacement or the most similar field."""
+    """Return an error for an unknown field of the value at `path`, which is "" for the request itself.
+
+    Its fix is `replacement`, or else the most similar of the known fields and their aliases.
+    """
     names = sorted(known)
     near = get_close_matches(name[:MAX_SHOWN_LENGTH], [*names, *aliases], n=1, cutoff=0.6)
     listed = ", ".join(names)

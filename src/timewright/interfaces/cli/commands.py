@@ -33,7 +33,7 @@ from timewright.interfaces.cli.output.errors import RefusedRequest
 from timewright.interfaces.cli.output.times import local_zone, parse_instant_or_none, today_at
 from timewright.interfaces.cli.session import Session, serialize
 from timewright.operations import Operation, OperationContext, operations
-from timewright.operations.health.overdue import lacks_engine
+from timewright.operations.health.start_warnings import lacks_engine
 
 OUTPUT_FORMATS = ("table", "json", "yaml")
 # The creation instant is on the interval grid but is not an occurrence; the next one is.

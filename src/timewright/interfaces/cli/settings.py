@@ -83,13 +83,13 @@ def _from_file(path: Path) -> dict[str, Any]:
             _check_safe(path, os.fstat(file.fileno()))
             raw = file.read(MAX_CONFIG_BYTES + 1)
         if len(raw) > MAX_CONFIG_BYTES:
-            raise _unreadable(path, f"is larger than {MAX_CONFIG_BYTES // 1024} KiB")
+            raise _invalid_file(path, f"is larger than {MAX_CONFIG_BYTES // 1024} KiB")
         return tomllib.loads(raw.decode("utf-8"))
     except OSError as error:
         why = f"cannot be read: {error.strerror or error}"
-        raise _unreadable(path, why, fix="--config with a readable file") from None
+        raise _invalid_file(path, why, fix="--config with a readable file") from None
     except (ValueError, RecursionError) as error:  # TOML errors, and numbers with too many digits
-        raise _unreadable(path, f"is not TOML: {error}") from None
+        raise _invalid_file(path, f"is not TOML: {error}") from None
 
 
 def _check_safe(path: Path, found: os.stat_result) -> None:
@@ -150,7 +150,7 @@ def _unknown_variable(name: str, known: list[str]) -> UnknownField:
     )
 
 
-def _unreadable(path: Path, what: str, *, fix: str = "capacity = 100") -> InvalidInput:
+def _invalid_file(path: Path, what: str, *, fix: str = "capacity = 100") -> InvalidInput:
     return InvalidInput(
         f"{path} {what}",
         field="config",

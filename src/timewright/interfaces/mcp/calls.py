@@ -24,7 +24,7 @@ from timewright.interfaces.mcp.tools import (
 )
 from timewright.interfaces.mcp.toolsets import FIND_OPERATION, find_operations, is_usable, toolset_of
 from timewright.operations import Operation, OperationContext
-from timewright.operations.health.overdue import lacks_engine
+from timewright.operations.health.start_warnings import lacks_engine
 from timewright.operations.idempotency import IdempotencyCleanup
 from timewright.operations.text_safety import MAX_TEXT_CHARS, find_cut_mark, sanitize
 

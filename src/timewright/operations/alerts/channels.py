@@ -34,7 +34,7 @@ from timewright.ledger.alerts.deliveries import deliver_to
 from timewright.ledger.records.instances import is_alive, read_offers
 from timewright.ledger.settle import cancel
 from timewright.operations.context import OperationContext
-from timewright.operations.health.overdue import guarded_address
+from timewright.operations.health.start_warnings import guarded_address
 from timewright.operations.lookup import not_found
 from timewright.operations.pagination import paginate_rows
 from timewright.operations.queues.policies import register_queue

@@ -158,6 +158,7 @@ def _drifted_schedules(
 
 
 def _drifted_schedule(tx: Transaction, owned: Ownership, head: ScheduleHead) -> DriftedDefinition:
+    # Archiving makes no revision, so the last one does not say who did it; the audit log does.
     is_archived = head.state is ScheduleState.ARCHIVED
     key = (owned.id, owned.revision)
     declared = tx.get_revisions([key]).get(key)

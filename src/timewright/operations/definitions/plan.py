@@ -30,7 +30,7 @@ from timewright.operations.definitions.apply import (
     changed_fields,
     fields_of,
 )
-from timewright.operations.health.overdue import function_warnings, run_warnings
+from timewright.operations.health.start_warnings import function_warnings, run_warnings
 from timewright.operations.json_schemas import request_schema
 from timewright.operations.registry import NoParameters, OperationRequest, WriteRequest, operations
 from timewright.operations.views import build_schedule_detail

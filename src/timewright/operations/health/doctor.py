@@ -20,6 +20,7 @@ from timewright.ledger.leader import current_leader
 from timewright.ledger.records.instances import MAX_INSTANCES, InstanceHeartbeat, is_alive, read_instances
 from timewright.operations.context import OperationContext
 from timewright.operations.health import doctor_checks, overdue
+from timewright.operations.health.start_warnings import functions_of_live_instances
 from timewright.operations.registry import NoParameters, answer_from, operations
 from timewright.ports import LiveCount, Page, ScheduleFilter, ScheduleRecord, Store, Transaction
 
@@ -87,7 +88,7 @@ def check_rows(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
     yield _parked(counts)
     yield _schedules(page, tx.read_pending_work().wake_at, now=now)
     yield from _stalled(page)
-    offered = overdue.functions_of_live_instances(tx, now=now) or frozenset()
+    offered = functions_of_live_instances(tx, now=now) or frozenset()
     yield from _unresolved(page, scope.known_functions | offered if scope.known_functions else frozenset())
     yield from _clock_changes(page, now=now)
     yield _backup(tx, now=now)

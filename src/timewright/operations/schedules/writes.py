@@ -24,7 +24,7 @@ from timewright.ledger.replan import create, revise
 from timewright.operations.access.secret_checks import check_secret_use, reject_plain_secrets, secret_warnings
 from timewright.operations.calendars.calendars import check_schedule_zones
 from timewright.operations.context import OperationContext, in_transaction
-from timewright.operations.health.overdue import function_warnings, run_warnings
+from timewright.operations.health.start_warnings import function_warnings, run_warnings
 from timewright.operations.lookup import find_editable_schedule
 from timewright.operations.queues.policies import register_queue
 from timewright.operations.registry import ObjectName, WriteRequest, operations

@@ -105,6 +105,7 @@ class ChildProcess:
         self.check_interval_s = MIN_CHECK_INTERVAL_S
         self.signalled_pids: set[int] = set()
         self.check_timer: Timer | None = None
+        # Whether `on_end` was called: the tree is gone, or its end was given up.
         self.is_finished = False
 
     @property

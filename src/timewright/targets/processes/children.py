@@ -175,7 +175,7 @@ class ChildProcesses:
         self.io_thread.unwatch(pipe.fileno())
         pipe.close()
         if child.status is not None:
-            self._terminator.check_soon(child)
+            self._terminator.check_tree_soon(child)
         return False
 
     def _poll(self, child: ChildProcess) -> None:
@@ -184,6 +184,10 @@ class ChildProcesses:
             self.io_thread.call_later(POLL_INTERVAL_S, lambda: self._poll(child))
 
     def _check_exit(self, child: ChildProcess) -> None:
+        """Handle the exit of the main process; processes it started may still run or hold its output open.
+
+        If its output is still open, wait OUTPUT_LINGER_S for it to close; then end what is left of the tree.
+        """
         child.status = read_exit_status(child.process)
         if child.status is None:
             return
@@ -191,15 +195,15 @@ class ChildProcesses:
             self.io_thread.unwatch(child.pidfd)
             os.close(child.pidfd)
             child.pidfd = None
-        if child.is_finished:
+        if child.is_finished:  # its end was reported before: only the process table entry is left
             self._reap(child)
             return
         self.drain(child)
         if child.kill_at is not None or child.is_output_closed:
-            self._terminator.check_soon(child)
+            self._terminator.check_tree_soon(child)
         else:
             child.check_timer = self.io_thread.call_later(
-                OUTPUT_LINGER_S, lambda: self._terminator.check_soon(child)
+                OUTPUT_LINGER_S, lambda: self._terminator.check_tree_soon(child)
             )
 
     def _finish(self, child: ChildProcess, survivors: int) -> None:
@@ -221,6 +225,7 @@ class ChildProcesses:
         child.on_end(child)
 
     def _reap(self, child: ChildProcess) -> None:
+        """Reap the main process, which `read_exit_status` left unreaped so that its pid stays its own."""
         child.process.wait()
         self._children.discard(child)
         with START_LOCK:

@@ -49,10 +49,10 @@ class TreeTerminator:
         at = self._io_thread.monotonic() + grace
         if child.kill_at is None or at < child.kill_at:
             child.kill_at = at
-            self.check_soon(child)
+            self.check_tree_soon(child)
 
-    def check_soon(self, child: ChildProcess) -> None:
-        """Check a tree soon. Trees that end together share one reading of the process table."""
+    def check_tree_soon(self, child: ChildProcess) -> None:
+        """Find soon what is left of a tree, and end it. Trees that end together share one read of /proc."""
         if child.is_finished:
             return
         self._to_check.add(child)
@@ -174,7 +174,7 @@ class TreeTerminator:
         child.check_interval_s = (
             MIN_CHECK_INTERVAL_S if is_killing else min(2 * child.check_interval_s, MAX_CHECK_INTERVAL_S)
         )
-        child.check_timer = self._io_thread.call_later(pause, lambda: self.check_soon(child))
+        child.check_timer = self._io_thread.call_later(pause, lambda: self.check_tree_soon(child))
 
     def reap_adopted(self, table: ProcessTable) -> list[ProcessInfo]:
         """Reap orphans that have ended, and return them."""

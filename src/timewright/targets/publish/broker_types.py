@@ -16,6 +16,12 @@ from timewright.core.target import SECRET_PREFIX, Publish
 from timewright.errors import InvalidInput, MissingExtra
 from timewright.ports import Launch
 from timewright.targets.publish.brokers.celery import CeleryBroker, CeleryOptions
+from timewright.targets.publish.brokers.kubernetes_temporal import (
+    KubernetesBroker,
+    KubernetesOptions,
+    TemporalBroker,
+    TemporalOptions,
+)
 from timewright.targets.publish.brokers.messaging import (
     NatsBroker,
     NatsOptions,
@@ -31,12 +37,6 @@ from timewright.targets.publish.brokers.redis import (
     RedisStreamOptions,
     RqBroker,
     RqOptions,
-)
-from timewright.targets.publish.brokers.remote_jobs import (
-    KubernetesBroker,
-    KubernetesOptions,
-    TemporalBroker,
-    TemporalOptions,
 )
 from timewright.targets.publish.protocol import (
     URL_FIELD,

@@ -1,4 +1,4 @@
-"""Kubernetes Jobs and Temporal workflows, named after the key."""
+"""Creates Kubernetes Jobs and starts Temporal workflows, named after the idempotency key."""
 
 from __future__ import annotations
 
@@ -170,7 +170,11 @@ def job_name(message: BrokerMessage) -> str:
 
 
 def build_job(message: BrokerMessage) -> dict[str, Any]:
-    """Build the Job. Its container gets the payload and the key in its environment."""
+    """Build the manifest of the Job. With `spec` in the options, that is its spec, unchanged.
+
+    Only the container of the generated spec gets the payload and the run's headers, such as its key, as
+    environment variables; the annotations have the headers in both cases.
+    """
     options: KubernetesOptions = message.options
     labels = {"app.kubernetes.io/managed-by": "timewright"}
     return {
@@ -189,7 +193,7 @@ def build_job(message: BrokerMessage) -> dict[str, Any]:
 
 
 def _job_spec(message: BrokerMessage, options: KubernetesOptions) -> dict[str, Any]:
-    """The spec of the Kubernetes Job that does the work of a message."""
+    """Generate the spec from image, command, args and env of the options."""
     run_variables = {name.upper().replace("-", "_"): value for name, value in message.headers.items()}
     environment = {**options.env, **run_variables, "TIMEWRIGHT_PAYLOAD": message.body.decode()}
     container: dict[str, Any] = {
