@@ -117,10 +117,10 @@ def _explain_pause(run_context: RunContext) -> ExplanationPart | None:
     tx, run, now = run_context.tx, run_context.run, run_context.now
     pauses = load_pauses(tx, now=now)
     is_due = run.fire_at <= now or run.reason.startswith(f"{WaitReason.PAUSE.value}: ")
-    if not is_due or not pauses.any_open:
+    if not is_due or not pauses.any_active:
         return None
     owner = find_owners(tx, [run], load_terms(tx, [run]))[run.id]
-    pause = pauses.open_for(run.namespace, queue=run.queue, schedule=owner.schedule)
+    pause = pauses.active_for(run.namespace, queue=run.queue, schedule=owner.schedule)
     if pause is None:
         return None
     until = format_instant(pause.until) if pause.until is not None else "someone resumes it"
