@@ -108,3 +108,18 @@ def test_a_schedule_in_place_of_a_run_names_the_command_that_lists_its_runs(
     refused = invoke(harness, "run", verb, "idle")
     assert refused.err.startswith("error: no run 'idle', which is a schedule\n")
     assert "try     timewright run list --schedule idle\n" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("words", "fix"),
+    [
+        (("namespace", "set", "staging", "--zone", "UTC"), "timewright namespace create staging"),
+        (
+            ("schedule", "create", "a", "--every", "1h", "--note", "x", "--calendar", "except nope"),
+            "timewright calendar put nope",
+        ),
+    ],
+)
+def test_a_missing_object_names_the_command_that_creates_it(words: tuple[str, ...], fix: str) -> None:
+    refused = invoke(OperationsHarness(), *words)
+    assert f"create it first: {fix}\n" in refused.err

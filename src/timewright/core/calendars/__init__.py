@@ -16,6 +16,7 @@ Occurrences that move to the same instant become one.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from difflib import get_close_matches
@@ -250,12 +251,13 @@ def _find_calendar(name: str, calendars: Mapping[str, Calendar], *, field: str) 
         return calendars[name]
     known = sorted(islice(calendars, MAX_COMPARED))
     similar = get_close_matches(name, known, n=1) or known
+    create = f"create it first: timewright calendar put {shlex.quote(name)}"
     raise NotFound(
         f"no calendar {name!r}",
         field=field,
         value=name,
         rule="a rule may only use calendars of its namespace",
-        fix=f"{_join_names(similar)}, or create it first" if similar else "create it first",
+        fix=f"{_join_names(similar)}, or {create}" if similar else create,
     )
 
 

@@ -128,7 +128,11 @@ def _require_namespace(tx: Transaction, context: OperationContext, name: str) ->
     if context.caller.can_access(name) and name in (DEFAULT_NAMESPACE, context.namespace):
         return Namespace(name=name)
     known = [one.name for one in read_namespaces(tx) if context.caller.can_access(one.name)]
-    raise not_found("namespace", name, known, list_command="namespace list", field="name")
+    error = not_found("namespace", name, known, list_command="namespace list", field="name")
+    error.rule = "a namespace that exists and that the caller may access"
+    if context.caller.can_access(name) and not (error.fix or "").startswith("did you mean"):
+        error.fix = f"create it first: timewright namespace create {name}"
+    raise error
 
 
 def _save(
