@@ -510,3 +510,18 @@ def test_the_wait_of_a_run_is_told_in_whole_seconds(empty: OperationsHarness) ->
     (run,) = empty.ask("queue add", queue="mail", payload={})["entries"]
     empty.sleep(minutes=2, microseconds=123_456)
     assert "it has waited 2m for a worker" in empty.ask("run explain", run=run["id"])["because"][-1]
+
+
+@pytest.mark.parametrize("until", [None, "2026-03-10T14:00:00Z"])
+def test_a_paused_schedule_names_the_pause_of_the_installation_too(
+    empty: OperationsHarness, until: str | None
+) -> None:
+    empty.ask("schedule create", name="poll", every="1h", note="x")
+    empty.ask("pause", reason="maintenance")
+    empty.ask("schedule pause", schedule="poll", until=until)
+    answer = explain(empty, "poll")
+    assert "the installation is paused too, until someone resumes it" in sentences(answer)
+    assert [one["command"] for one in answer["remedies"]] == [
+        "timewright schedule resume poll",
+        "timewright resume",
+    ]

@@ -19,6 +19,7 @@ from timewright.core.schedule.decision import Source
 from timewright.core.schedule.due import undecided_after
 from timewright.core.schedule.forecast import forecast
 from timewright.core.schedule.governor import is_trigger_only, pause_end
+from timewright.core.schedule.pauses import Pause
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.pauses import load_pauses
@@ -88,9 +89,9 @@ def explain_unrecorded(
     if paused is not None:
         return paused
     if at is None and record.progress.next_at is None:
-        return explain_no_next_time(tx, record, now=now)
+        return _with_scoped_pause(tx, record, explain_no_next_time(tx, record, now=now), now=now)
     if at is None and record.progress.source is Source.PAUSED:
-        return explain_timed_pause(tx, record, now=now)
+        return _with_scoped_pause(tx, record, explain_timed_pause(tx, record, now=now), now=now)
     at = at or record.progress.next_at
     assert at is not None
     schedule = record.schedule if at > now else _in_force(tx, record, at)
@@ -123,7 +124,7 @@ def _explain_scoped_pause(
     waits = when == record.progress.next_at and when <= now
     if (when < pause.at and not waits) or (pause.until is not None and when >= pause.until):
         return None
-    until = format_instant(pause.until) if pause.until is not None else "someone resumes it"
+    until = _pause_end(pause)
     outcome = "are skipped" if pause.due == "skip" else "wait: catch_up decides when it ends"
     why = f" ({pause.reason})" if pause.reason else ""
     return UnrecordedOccurrence(
@@ -137,6 +138,22 @@ def _explain_scoped_pause(
         ),
         remedies=(resume_remedy(pause),),
     )
+
+
+def _with_scoped_pause(
+    tx: Transaction, record: ScheduleRecord, found: UnrecordedOccurrence, *, now: datetime
+) -> UnrecordedOccurrence:
+    """Add the pause of a group or another scope that holds a paused schedule too."""
+    schedule = record.schedule
+    pause = load_pauses(tx, now=now).active_for(schedule.namespace, queue=schedule.queue, schedule=schedule)
+    if pause is None or record.progress.state is not ScheduleState.PAUSED:
+        return found
+    why = f"{pause.describe()} is paused too, until {_pause_end(pause)}"
+    return replace(found, because=(*found.because, why), remedies=(*found.remedies, resume_remedy(pause)))
+
+
+def _pause_end(pause: Pause) -> str:
+    return format_instant(pause.until) if pause.until is not None else "someone resumes it"
 
 
 def _explain_future(instant: _Instant) -> UnrecordedOccurrence:
