@@ -454,8 +454,10 @@ class Life:
         disabled = terms.disable_after is not None and self.failures >= terms.disable_after
         if disabled and "person" not in self.pauses:
             self.state = "parked"
-            # From-now alignment has no occurrence before the failure, also if it was seen late (ruling 3).
-            began = max(self.cursor, self.now) if terms.from_now else self.cursor
+            # Before the failure there is no occurrence with from-now alignment, also if it was seen late
+            # (ruling 3), and none if a cadence was in force since an earlier failure (ruling 1).
+            replaced = terms.from_now or (moves and streak)
+            began = max(self.cursor, self.now) if replaced else self.cursor
             self.pauses.setdefault("disabled", (began, None))
         elif not row.by_hand:
             self._plan_after_settling(work, streak)

@@ -302,4 +302,9 @@ SAVED: dict[str, tuple[dict[str, Any], list[tuple[bool, int]], list[tuple[list[R
             ([("interval", {"interval": 60, "ttl": 3600})], "live", 90),
         ],
     ),
+    "a cadence replaces what came due between the failures until one disables the schedule (ruling 1)": (
+        {"preset": "desktop", "cron": "* * * * *", "catch_up": "all", "retry": RETRY},
+        [*[(True, 0)] * 9, (False, 0)],
+        [([], "outage", 1200), ([], "live", 300), ([("resume", {})], "live", 1200)],
+    ),
 }
