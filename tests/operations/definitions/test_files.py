@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.operations.harness import OperationsHarness
 from timewright.errors import Conflict, Forbidden, InvalidInput, TimewrightError
@@ -312,3 +314,14 @@ def test_a_caller_who_may_only_read_plans_at_most_1000_definitions(harness: Oper
     with pytest.raises(Forbidden, match="1001 definitions"):
         operations["plan"](viewer, {"files": {"ops.yaml": many(planning.MAX_READER_DEFINITIONS + 1)}})
     assert operations["plan"](viewer, {"files": {"ops.yaml": many(10)}})["changed"]
+
+
+def test_an_exported_schedule_has_only_the_defaults_that_are_those_of_the_installation(
+    harness: OperationsHarness,
+) -> None:
+    harness.bench.call("schedule create", name="poll", every="15m", note="x")
+    usual = harness.bench.call("export", schedules=["poll"])["text"]
+    assert "spread_over" not in usual
+    settings = replace(harness.context.settings, look_ahead=timedelta(minutes=5))
+    other = operations["export"](replace(harness.context, settings=settings), {"schedules": ["poll"]})["text"]
+    assert "spread_over: 1m" in other

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import fields as struct_fields
 
 from timewright.core.definitions import SECTIONS, Definition, Kind, write_definitions
 from timewright.core.definitions.export import schedule_fields
@@ -25,6 +26,8 @@ from timewright.ports.schedules import ScheduleHead
 
 PAGE_ROWS = 1000
 OwnerName = Annotated[str, Meta(max_length=255)]
+
+_PRODUCT_DEFAULTS = {one.name: one.default for one in struct_fields(Schedule)}
 
 
 class ExportDefinitions(OperationRequest, frozen=True, kw_only=True):
@@ -124,8 +127,12 @@ def show_drift(context: OperationContext, request: ShowDrift) -> DriftReport:
 
 
 def _definition(context: OperationContext, schedule: Schedule) -> Definition:
-    """Return a schedule as a definition of a file; fields with a default of this installation are written."""
-    always = frozenset(context.settings.schedule_defaults)
+    """Return a schedule as a definition of a file; fields with a default of this installation are written.
+
+    A default that is the product's own is none of this installation.
+    """
+    defaults = context.settings.schedule_defaults.items()
+    always = frozenset(name for name, value in defaults if value != _PRODUCT_DEFAULTS.get(name))
     return Definition(kind="schedule", name=schedule.name, fields=schedule_fields(schedule, always=always))
 
 
