@@ -870,3 +870,21 @@ class TestAFailureAfterAnExpiredHint:
 
         assert {at("12:05:00"), *minutes(8, 12, step=2)} <= {run.planned_at for run in bench.runs("j")}
         assert alarms(bench) == []
+
+
+class TestASkippedInstantOfAHint:
+    """Ruling 1: what the clamp displaces is one folded row, also where it moved an instant of a hint."""
+
+    def test_a_skip_records_what_the_clamp_displaced_behind_a_hinted_instant(self) -> None:
+        """Dense seed 120000019: 12:07 had no row."""
+        bench = Bench()
+        terms: dict[str, Any] = {"adaptive": True, "clamp": {"min": "2m"}, "catch_up": "none"}
+        bench.call("schedule create", name="j", note="x", every="60s", **terms)
+        bench.advance("5m10s")
+        bench.call("hint once", schedule="j", at="2026-03-10T12:06:18Z", ttl="20m")
+        bench.call("schedule skip", schedule="j")
+        bench.call("schedule skip", schedule="j")
+        bench.advance("5m")
+
+        assert (at("12:07:00"), "clamped") in outcomes(bench)
+        assert alarms(bench) == []

@@ -100,8 +100,13 @@ def is_open_instant(progress: ScheduleProgress) -> bool:
 def displaced_by_decision(
     schedule: Schedule, progress: ScheduleProgress, *, calendars: Mapping[str, Calendar]
 ) -> Sequence[DisplacedInstants]:
-    """Return the instants that the clamp moved to the decided one, also if they lie ahead."""
-    at, is_moved = progress.next_at, progress.source is Source.CLAMPED_MIN and is_planned_by_trigger(progress)
+    """Return the instants that the clamp moved to the decided one, also if they lie ahead.
+
+    A hint for one instant, which the clamp moved too, replaces none of the trigger's.
+    """
+    is_one_shot = progress.hints.one_shot is not None and progress.hints.interval is None
+    is_moved = progress.source is Source.CLAMPED_MIN and (is_planned_by_trigger(progress) or is_one_shot)
+    at = progress.next_at
     if at is None or not is_moved or counts_from_last_start(schedule):
         return ()
     passed = list_occurrences(schedule, progress.cursor, at - _MICROSECOND, calendars=calendars)
