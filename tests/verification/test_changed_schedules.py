@@ -424,6 +424,26 @@ def test_a_resumed_schedule_may_still_have_to_catch_up_on_what_came_due_before_i
     assert alarms(bench) == []
 
 
+def test_an_edit_may_leave_nothing_of_what_a_resumed_schedule_had_to_catch_up_on() -> None:
+    """Workflow seed 110200036: I23. The pause stays stored until the next occurrence."""
+    bench = Bench()
+    terms = {"overlap": "queue", "catch_up": "all", "catch_up_limit": 1, "lease": {"length": "1d"}}
+    bench.call("schedule create", name="j", call="x", every="1m", **terms)
+    bench.target.script("j", succeed(after="2m"))
+    bench.clock.advance("10m")
+    bench.advance("10s")
+    bench.call("schedule pause", schedule="j")
+    bench.advance("3m")
+    bench.call("schedule resume", schedule="j")
+    bench.advance("30m")
+    bench.call("schedule update", schedule="j", cron="30 2 * * *")
+
+    progress = bench.progress("j")
+    assert (progress.state, progress.paused_until) == ("active", at("12:13:10"))
+    assert progress.next_at == at("02:30:00") + timedelta(days=1)
+    assert alarms(bench) == []
+
+
 def test_an_active_schedule_whose_pause_has_not_ended_is_found() -> None:
     bench = Bench()
     bench.call("schedule create", name="j", note="x", every="10m")

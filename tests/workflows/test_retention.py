@@ -37,6 +37,25 @@ def test_steps_of_a_running_workflow_are_not_pruned(harness: WorkflowHarness) ->
     assert harness.store.read(lambda tx: tx.get_steps(run)) == {}
 
 
+def test_steps_of_a_workflow_are_pruned_with_it(harness: WorkflowHarness) -> None:
+    """Workflow seed 110200008: I58. A step that ended early was pruned early, and a retry lacked it."""
+    harness.put(
+        call_step("a"), call_step("b", "a", time_limit="3h", input={"x": {"$from": "steps.a.result"}})
+    )
+    harness.script(a=succeed("kept"), b=fail(after=2 * HOUR))
+    run = harness.start()
+    harness.advance(hours=3)
+    assert harness.state(run) == "failed"
+    first_hour = PruneRequest(older_than=harness.now - 2 * HOUR)
+    assert harness.store.write(lambda tx: tx.prune(first_hour)) == 0
+    harness.script(b=succeed())
+    harness.ask("run retry", run=run)
+    harness.advance(minutes=1)
+    assert (harness.state(run), harness.given("b")) == ("succeeded", [{"x": "kept"}] * 2)
+    everything = PruneRequest(older_than=harness.now + HOUR)
+    assert harness.store.write(lambda tx: tx.prune(everything)) == 3
+
+
 def test_an_unreadable_workflow_stops_only_its_own_runs(bare: WorkflowHarness, database: Database) -> None:
     bare.put(call_step("a"), name="torn")
     bare.put(call_step("a"), name="whole")

@@ -939,12 +939,13 @@ INSERT INTO meta (name, value) VALUES (:name, '') ON CONFLICT (name) DO UPDATE S
 
 -- name: prunable_runs
 -- Ids sort by time, so the oldest finished runs are at the front of the table. Age counts from the end of a run.
--- A workflow step stays while its workflow run is unfinished, which may still read its result.
+-- A workflow step stays as long as its workflow run, which may still read its result, also when it is retried.
 SELECT id FROM runs
 WHERE id < :last AND state IN ('succeeded', 'failed', 'skipped', 'cancelled')
     AND (id < :beyond OR (id < :aged AND (finished_at IS NULL OR finished_at < :ended)))
     AND (parent = '' OR NOT EXISTS (SELECT 1 FROM runs p WHERE p.id = runs.parent
-        AND p.state IN ('ready', 'held', 'leased', 'parked')))
+        AND (p.state IN ('ready', 'held', 'leased', 'parked')
+            OR (runs.id >= :beyond AND p.finished_at >= :ended))))
 ORDER BY id LIMIT :limit {skip_locked}
 
 -- name: shorten_leases

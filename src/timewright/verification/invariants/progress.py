@@ -89,10 +89,16 @@ def state_error(view: HistoryView, schedule: ScheduleRow, policy: SchedulePolicy
 
 
 def _is_resuming(view: HistoryView, schedule: ScheduleRow) -> bool:
-    """Whether the pause has ended, but is not recorded yet: `catch_up` has not decided all that is due."""
-    by = view.now + view.skew
-    is_over = schedule.paused_until is not None and schedule.paused_until <= by
-    return is_over and schedule.next_at is not None and schedule.next_at <= by
+    """Whether the pause has ended, but stays stored: `catch_up` has not decided all that was due.
+
+    An edit since then may have left nothing of that, and then the next occurrence removes the pause.
+    """
+    until, by = schedule.paused_until, view.now + view.skew
+    if until is None or until > by:
+        return False
+    is_due = schedule.next_at is not None and schedule.next_at <= by
+    rows = view.adjustments.get(schedule.id, ())
+    return is_due or any(row.kind == "edit" and row.at >= until for row in rows)
 
 
 def _has_further_instants(view: HistoryView, schedule: ScheduleRow, policy: SchedulePolicy) -> bool:
