@@ -141,13 +141,13 @@ def test_the_end_of_a_pause_must_be_in_the_future(bench: LedgerHarness) -> None:
 
 def test_a_schedule_that_is_not_paused_cannot_be_resumed(bench: LedgerHarness) -> None:
     job = bench.schedule()
-    with pytest.raises(NotAllowed, match="active cannot resume"):
+    with pytest.raises(NotAllowed, match="active cannot be resumed"):
         bench.resume(job)
     finished = bench.schedule("once", Once(at(1)))
     bench.move_to(1)
     bench.admit()
     bench.work()
-    with pytest.raises(NotAllowed, match="finished cannot pause"):
+    with pytest.raises(NotAllowed, match="finished cannot be paused"):
         bench.pause(finished)
     gone = bench.draft("never kept")
     with pytest.raises(NotFound):

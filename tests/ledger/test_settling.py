@@ -339,14 +339,14 @@ def test_a_reopened_run_is_ready_if_no_other_is_live(
 
 def test_only_a_parked_run_is_reset_and_only_by_a_named_actor(bench: LedgerHarness) -> None:
     _, run = leased(bench, retry=ONCE)
-    with pytest.raises(NotAllowed, match="leased cannot reset"):
+    with pytest.raises(NotAllowed, match="leased cannot be reset"):
         reset(bench.store, run.id, actor="ada", now=bench.now)
     with pytest.raises(NotAllowed, match="needs an actor"):
         reset(bench.store, run.id, actor="", now=bench.now)
     with pytest.raises(NotFound):
         reset(bench.store, "run_nobody", actor="ada", now=bench.now)
     bench.settle(run)
-    with pytest.raises(NotAllowed, match="succeeded cannot reopen"):
+    with pytest.raises(NotAllowed, match="succeeded cannot be retried"):
         reopen(bench.store, run.id, actor="ada", now=bench.now)
 
 

@@ -84,7 +84,7 @@ def test_a_finished_run_cannot_be_cancelled(harness: OperationsHarness) -> None:
     (done,) = ids(harness, schedule="nightly-report", state="succeeded", limit=1)
     with pytest.raises(NotAllowed) as error:
         harness.ask("run cancel", run=done)
-    assert error.value.rule == "from succeeded it can: nothing further"
+    assert error.value.rule == "what can be done with it: nothing, it has ended"
 
 
 def test_a_retry_reuses_the_run_and_increases_the_fence(harness: OperationsHarness) -> None:
@@ -153,3 +153,11 @@ def test_an_unknown_run_is_not_found(harness: OperationsHarness, run: str) -> No
     for operation in ("run get", "run cancel", "run retry", "run reset", "run explain"):
         with pytest.raises(NotFound):
             harness.ask(operation, run=run)
+
+
+def test_a_refused_change_of_a_run_names_what_can_be_done_with_it(harness: OperationsHarness) -> None:
+    (failed,) = ids(harness, state="failed", limit=1)
+    with pytest.raises(NotAllowed) as error:
+        harness.ask("run cancel", run=failed)
+    assert error.value.message == "a run that is failed cannot be cancelled"
+    assert error.value.rule == "what can be done with it: run retry"

@@ -84,17 +84,26 @@ TRANSITIONS: dict[tuple[RunState, RunEvent], RunState] = {
 }
 
 
+# What people do with runs: the operation, and the word for it in a refusal.
+_BY_HAND = {
+    RunEvent.CANCEL: ("run cancel", "cancelled"),
+    RunEvent.RESET: ("run reset", "reset"),
+    RunEvent.REOPEN: ("run retry", "retried"),
+}
+
+
 def next_run_state(state: RunState, event: RunEvent) -> RunState:
     """Return the next state of a run, or raise NotAllowed."""
     try:
         return TRANSITIONS[state, event]
     except KeyError:
-        allowed = ", ".join(sorted(e.value for s, e in TRANSITIONS if s is state)) or "nothing further"
+        verbs = [verb for one, (verb, _) in _BY_HAND.items() if (state, one) in TRANSITIONS]
+        _, done = _BY_HAND.get(event, ("", event.value))
         raise NotAllowed(
-            f"a run that is {state} cannot {event}",
+            f"a run that is {state} cannot be {done}",
             field="state",
             value=state.value,
-            rule=f"from {state} it can: {allowed}",
+            rule=f"what can be done with it: {', '.join(verbs) or 'nothing, it has ended'}",
             fix="run get shows its state and reason",
         ) from None
 

@@ -107,17 +107,29 @@ SCHEDULE_TRANSITIONS: dict[tuple[ScheduleState, ScheduleEvent], ScheduleState] =
 }
 
 
+# What people do with schedules: the operation, and the word for it in a refusal.
+_BY_HAND = {
+    ScheduleEvent.PAUSE: ("schedule pause", "paused"),
+    ScheduleEvent.RESUME: ("schedule resume", "resumed"),
+    ScheduleEvent.FINISH: ("schedule finish", "finished"),
+    ScheduleEvent.ARCHIVE: ("schedule archive", "archived"),
+    ScheduleEvent.APPROVE: ("approval approve", "approved"),
+    ScheduleEvent.REJECT: ("approval reject", "rejected"),
+}
+
+
 def next_schedule_state(state: ScheduleState, event: ScheduleEvent) -> ScheduleState:
     """Return the next state of a schedule, or raise NotAllowed."""
     try:
         return SCHEDULE_TRANSITIONS[state, event]
     except KeyError:
-        allowed = ", ".join(sorted(e.value for s, e in SCHEDULE_TRANSITIONS if s is state)) or "nothing"
+        verbs = [verb for one, (verb, _) in _BY_HAND.items() if (state, one) in SCHEDULE_TRANSITIONS]
+        _, done = _BY_HAND.get(event, ("", event.value))
         raise NotAllowed(
-            f"a schedule that is {state} cannot {event}",
+            f"a schedule that is {state} cannot be {done}",
             field="state",
             value=state.value,
-            rule=f"from {state} it can: {allowed}",
+            rule=f"what can be done with it: {', '.join(verbs) or 'nothing'}",
             fix="schedule get shows its state and reason",
         ) from None
 
