@@ -284,3 +284,13 @@ def test_an_earlier_revision_is_restored_as_a_new_one(harness: OperationsHarness
 def _with_floor(harness: OperationsHarness, interval: str) -> OperationContext:
     settings = Settings(interval_floor=Floor(interval=parse_duration(interval)))
     return replace(harness.context, settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("at", "fix"),
+    [("2026-03-10T09:00Z", "a later instant, or catch_up: last"), ("2026-03-08T09:00Z", "a later instant")],
+)
+def test_catch_up_is_proposed_only_for_an_instant_that_it_would_run(at: str, fix: str) -> None:
+    with pytest.raises(InvalidInput) as error:
+        OperationsHarness().ask("schedule create", name="late", at=at, note="x")
+    assert error.value.fix == fix

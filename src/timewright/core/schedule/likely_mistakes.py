@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import pairwise
 
-from timewright.core.moments import ZERO, Window, check_storable, format_duration, format_instant
+from timewright.core.moments import ZERO, check_storable, format_duration, format_instant
 from timewright.core.policies.policies import Retry
 from timewright.core.recurrence.triggers import Manual, Once
 from timewright.core.schedule.schedule import Schedule
@@ -78,7 +78,7 @@ def check_new_schedule(schedule: Schedule, *, now: datetime, catch_up_given: boo
     """Refuse a new schedule that could never run: a past instant, or an `end_at` in the past."""
     trigger = schedule.trigger
     if isinstance(trigger, Once):
-        _check_once(trigger.at, schedule.window, now=now, catch_up_given=catch_up_given)
+        _check_once(trigger.at, schedule, now=now, catch_up_given=catch_up_given)
     if isinstance(trigger, Manual):
         return
     if schedule.end_at is not None and schedule.end_at < now and not catch_up_given:
@@ -99,17 +99,18 @@ def check_new_schedule(schedule: Schedule, *, now: datetime, catch_up_given: boo
         )
 
 
-def _check_once(at: datetime, window: Window, *, now: datetime, catch_up_given: bool) -> None:
+def _check_once(at: datetime, schedule: Schedule, *, now: datetime, catch_up_given: bool) -> None:
     check_storable(at, field="trigger.at")
     if at <= now and not catch_up_given:
+        oldest = now - schedule.catch_up_window if schedule.catch_up_window is not None else at
         raise InvalidInput(
             f"once at {format_instant(at)} is in the past",
             field="trigger.at",
             value=format_instant(at),
-            rule="an instant in the future; one in the past runs at once if the request sets catch_up",
-            fix="a later instant, or catch_up: last",
+            rule="in the future; one within catch_up_window runs at once if the request sets catch_up",
+            fix="a later instant, or catch_up: last" if at >= oldest else "a later instant",
         )
-    if not window.contains(at):
+    if not schedule.window.contains(at):
         raise InvalidInput(
             f"once at {format_instant(at)} is outside start_at and end_at, so it would never run",
             field="trigger.at",
