@@ -307,4 +307,13 @@ SAVED: dict[str, tuple[dict[str, Any], list[tuple[bool, int]], list[tuple[list[R
         [*[(True, 0)] * 9, (False, 0)],
         [([], "outage", 1200), ([], "live", 300), ([("resume", {})], "live", 1200)],
     ),
+    "a resume after a late failure forgets a hint that was over when the run ended (ruling 3)": (
+        {"preset": "adaptive", "every": "120s", "disable_after": 1},
+        [(False, 60)],
+        [
+            ([("once", {"at": 400, "ttl": 1800}), ("skip", {})], "live", 240),
+            ([("interval", {"interval": 30, "ttl": 100})], "outage", 1800),
+            ([("resume", {})], "live", 785),
+        ],
+    ),
 }

@@ -215,7 +215,9 @@ def as_paused(schedule: Schedule, progress: ScheduleProgress, *, now: datetime) 
     next_schedule_state(progress.state, ScheduleEvent.RESUME)
     failed_at = progress.last_finished_at if progress.state is ScheduleState.PARKED else None
     if failed_at is not None and counts_from_last_start(schedule):
-        progress = replace(progress, cursor=max(progress.cursor, failed_at))
+        # What a hint that was over by then asked for is replaced by the end of that run (ruling 3).
+        hints = replace(progress.hints.unexpired(now=failed_at), pause=progress.hints.pause)
+        progress = replace(progress, cursor=max(progress.cursor, failed_at), hints=hints)
     began = progress.paused_at or progress.cursor
     return replace(progress, state=ScheduleState.PAUSED, source=Source.PAUSED, paused_at=began)
 
