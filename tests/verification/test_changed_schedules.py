@@ -512,3 +512,23 @@ def test_a_run_may_be_replaced_while_the_process_that_ends_it_is_suspended() -> 
         )
         found = check(replace(history, runs=runs), now=to_micros(bench.now), only=["I9"]).violations
         assert len(found) == count
+
+
+@pytest.mark.parametrize(("hinted", "paused"), [("12:15:00", ["12:09:00"]), ("12:08:00", [])])
+def test_an_instant_in_a_pause_after_the_last_run_does_not_run_when_a_hint_expires(
+    hinted: str, paused: list[str]
+) -> None:
+    """Limits seed 110200023: I23. The hint decided what follows the pause, and then the trigger ran 12:09."""
+    bench = Bench()
+    bench.call("schedule create", name="j", note="x", trigger={"kind": "after", "delay": "3m"}, adaptive=True)
+    bench.advance("7m30s")
+    bench.call("schedule pause", schedule="j", until=at("12:40:00"))
+    bench.advance(at(hinted) - bench.now)
+    bench.call("hint interval", schedule="j", interval="1h", ttl=at("12:45:00") - bench.now)
+    bench.advance("50m")
+
+    rows = [(run.planned_at, str(run.reason)) for run in bench.runs("j")]
+    assert rows[:2] == [(at("12:03:00"), ""), (at("12:06:00"), "")]
+    assert [when for when, why in rows if why == "paused"] == [at(one) for one in paused]
+    assert rows[2 + len(paused)] == (at("12:48:00"), "")
+    assert alarms(bench) == []

@@ -17,9 +17,12 @@ from timewright.core.recurrence.triggers import After, Manual
 from timewright.core.run.catch_up import CatchUpChoice, InFlightCounts, choose_occurrences
 from timewright.core.run.due_verdicts import (
     ALL_EXCLUDED,
+    decide_without_expired,
     displaced_drops,
     end_if_all_excluded,
     is_kept_away,
+    restart_after,
+    skipped_after_run,
     skipped_before_hint,
     skipped_during_streak,
     split_skipped,
@@ -56,7 +59,6 @@ from timewright.core.schedule.governor import (
     last_base,
     pause_end,
     plan_next,
-    pull_forward,
     restart_interval,
 )
 from timewright.core.schedule.instants import MAX_SCANNED, DueInstants
@@ -225,6 +227,8 @@ def _admit_after_pause(
             suppressed = (Skip(planned_at=decision.at, reason=Reason.PAUSED, source=decision.source),)
             progress = replace(progress, cursor=decision.at)
             decision = Decision(schedule.trigger.next_after(pauses.last_end), decision.source)
+        elif isinstance(schedule.trigger, After) and decision.at is not None:
+            suppressed, progress = skipped_after_run(schedule, progress, pauses)
         progress = apply_decision(schedule, progress, decision)
     progress = clear_pauses(progress)
     admission = _admit_due(
@@ -257,28 +261,11 @@ def _admit_due(
         base = last_base(schedule, progress)
         decision = due.following or plan_next(schedule, progress, now=now, base=base, calendars=calendars)
     elif progress.hints.has_expired(now=now):
-        decision = _decide_without_expired(schedule, progress, due, now=now, calendars=calendars)
+        decision = decide_without_expired(schedule, progress, due, now=now, calendars=calendars)
+        if isinstance(schedule.trigger, After) and not in_flight.live and not in_flight.held:
+            decision = restart_after(schedule.trigger, progress, decision, now=now)
     idle = not in_flight.live and not in_flight.held
     return _complete_pass(schedule, progress, (), decision, now=now, idle=idle)
-
-
-def _decide_without_expired(
-    schedule: Schedule,
-    progress: ScheduleProgress,
-    due: DueInstants,
-    *,
-    now: datetime,
-    calendars: Mapping[str, Calendar],
-) -> Decision:
-    """Decide again when a hint has expired: the earlier of what was decided and what the trigger says."""
-    decision = Decision(progress.next_at, progress.source or Source.PAUSED, progress.trail)
-    if due.following is not None:
-        return due.following
-    base, hint = last_base(schedule, progress), progress.hints.interval
-    if base is not None and hint is not None:
-        now = min(now, hint.expires_at)  # a late engine decides the same: the interval counts from the expiry
-    proposal = plan_next(schedule, progress, now=now, base=base, calendars=calendars)
-    return pull_forward(decision, proposal)
 
 
 def _complete_pass(

@@ -16,7 +16,14 @@ from timewright.core.run.run import Reason
 from timewright.core.run.verdicts import Drop, Fire, Hold, Replace, Skip, Verdict
 from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.due import BASELINE_SOURCES
-from timewright.core.schedule.governor import counts_from_last_start, follows_trigger, is_in_streak, plan_next
+from timewright.core.schedule.governor import (
+    counts_from_last_start,
+    follows_trigger,
+    is_in_streak,
+    last_base,
+    plan_next,
+    pull_forward,
+)
 from timewright.core.schedule.instants import MAX_SCANNED, DisplacedInstants, DueInstants, list_occurrences
 from timewright.core.schedule.pauses import Pauses, clear_pauses
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress
@@ -192,6 +199,23 @@ def skipped_during_streak(
     return skips, first if stays else None
 
 
+def skipped_after_run(
+    schedule: Schedule, progress: ScheduleProgress, pauses: Pauses
+) -> tuple[tuple[Verdict, ...], ScheduleProgress]:
+    """Skip what came due in a pause after the end of the last run, if a hint decides what follows the pause.
+
+    What came due while the hint was in force has no row, because the hint replaced it.
+    """
+    at = schedule.trigger.next_after(progress.last_finished_at or schedule.created_at)
+    if at is None or not progress.cursor < at < pauses.last_end:
+        return (), progress
+    hint = progress.hints.interval if schedule.adaptive else None
+    since = (hint.since or hint.created_at) if hint is not None else None
+    is_replaced = since is not None and since < at
+    skip = Skip(planned_at=at, reason=Reason.PAUSED, source=Source.BASELINE_INTERVAL)
+    return () if is_replaced else (skip,), replace(progress, cursor=at)
+
+
 def skipped_before_hint(
     schedule: Schedule, progress: ScheduleProgress, pauses: Pauses, *, calendars: Mapping[str, Calendar]
 ) -> tuple[tuple[Verdict, ...], ScheduleProgress]:
@@ -208,3 +232,34 @@ def skipped_before_hint(
     until_hint = Pauses(((pauses.first_start, since + _MICROSECOND),))
     skips, _ = skipped_during_streak(schedule, progress, until_hint, calendars=calendars)
     return skips, replace(progress, cursor=since)
+
+
+def decide_without_expired(
+    schedule: Schedule,
+    progress: ScheduleProgress,
+    due: DueInstants,
+    *,
+    now: datetime,
+    calendars: Mapping[str, Calendar],
+) -> Decision:
+    """Decide again when a hint has expired: the earlier of what was decided and what the trigger says."""
+    decision = Decision(progress.next_at, progress.source or Source.PAUSED, progress.trail)
+    if due.following is not None:
+        return due.following
+    base, hint = last_base(schedule, progress), progress.hints.interval
+    if base is not None and hint is not None:
+        now = min(now, hint.expires_at)  # a late engine decides the same: the interval counts from the expiry
+    proposal = plan_next(schedule, progress, now=now, base=base, calendars=calendars)
+    return pull_forward(decision, proposal)
+
+
+def restart_after(
+    trigger: After, progress: ScheduleProgress, decision: Decision, *, now: datetime
+) -> Decision:
+    """Decide when a hint has expired and a pause has suppressed what followed the last run: from now on.
+
+    Nothing is running whose end could set the next instant.
+    """
+    if decision.source is Source.BASELINE_INTERVAL or decision.at != progress.next_at:
+        return decision
+    return pull_forward(decision, Decision(trigger.next_after(now), Source.BASELINE_INTERVAL))
