@@ -461,6 +461,19 @@ def test_an_agent_is_told_to_start_an_engine_while_none_runs(harness: Operations
     assert "timewright up" not in dry.content[-1].text + read.content[-1].text
 
 
+def test_the_answer_of_a_dry_run_says_that_nothing_was_changed(harness: OperationsHarness) -> None:
+    async def story(client: Client) -> list[Any]:
+        request = {"text": "call the bank", "after": "20m"}
+        return [
+            await client.call_tool("reminder_set", {**request, "dry_run": True}),
+            await client.call_tool("reminder_set", request),
+        ]
+
+    dry, made = with_client(harness, story)
+    assert "nothing was changed" in dry.content[-1].text
+    assert "nothing was changed" not in made.content[-1].text
+
+
 def test_a_client_that_gives_up_stops_the_target_it_tests(harness: OperationsHarness) -> None:
     stopped = threading.Event()
     started = threading.Event()

@@ -90,6 +90,8 @@ class ToolCalls:
                 f"nothing was changed; to apply it, repeat the call with confirm: {confirm}"
                 " instead of dry_run"
             )
+        elif is_dry_run:
+            texts.append("this was a dry run: nothing was changed, and ids in the answer are not kept")
         if not is_dry_run and lacks_engine(context, operation.name):
             texts.append(NO_ENGINE)
         return ToolAnswer(texts, answer, confirm)
