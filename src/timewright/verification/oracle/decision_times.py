@@ -26,6 +26,8 @@ MAX_FAILURES = 1_000
 _BY_HAND = ("schedule.run", "schedule.backfill")
 # Adjustments that decide nothing up to the time of the request.
 _UNDECIDING = ("one_shot", "interval", "skip", "move")
+# How much later than its instant a row may be dated that was decided ahead of it.
+COMMIT_DELAY_US = 1_000
 _STREAKS = ("failing", "recovered")
 # Adjustments from which no interval counts.
 _ONLY_ASKED = ("one_shot", "pause", "hint_pause", "skip", "move")
@@ -88,9 +90,11 @@ class DecisionTimes:
     @cached_property
     def _bases(self) -> set[int]:
         """Every instant from which an interval may count: not when a hint, a pause or a skip was made."""
-        # Work counts from its start, also if it was late.
-        skipped = (row for row in self._rows if row.state == "skipped" or row.created_at <= row.planned_at)
-        return self._times.union(row.planned_at for row in skipped)
+        # Work counts from its start, also if it was late. What was decided ahead of its instant is dated by
+        # the clock of its commit, which may show a little more.
+        by = COMMIT_DELAY_US
+        punctual = (r for r in self._rows if r.state == "skipped" or r.created_at <= r.planned_at + by)
+        return self._times.union(row.planned_at for row in punctual)
 
     @cached_property
     def _times(self) -> set[int]:
