@@ -38,7 +38,7 @@ def _hint_kept_after_expiry() -> Patches:
     def keep(schedule: Any, progress: Any, *_: Any, **__: Any) -> Any:
         return Decision(progress.next_at, progress.source or Source.PAUSED, progress.trail)
 
-    return [(admission, "_decide_without_expired", keep)]
+    return [(admission, "decide_without_expired", keep)]
 
 
 def _streak_ends_from_now() -> Patches:
