@@ -98,9 +98,9 @@ def next_run_state(state: RunState, event: RunEvent) -> RunState:
         return TRANSITIONS[state, event]
     except KeyError:
         verbs = [verb for one, (verb, _) in _BY_HAND.items() if (state, one) in TRANSITIONS]
-        _, done = _BY_HAND.get(event, ("", event.value))
+        refused = f"be {_BY_HAND[event][1]}" if event in _BY_HAND else event.value
         raise NotAllowed(
-            f"a run that is {state} cannot be {done}",
+            f"a run that is {state} cannot {refused}",
             field="state",
             value=state.value,
             rule=f"what can be done with it: {', '.join(verbs) or 'nothing, it has ended'}",

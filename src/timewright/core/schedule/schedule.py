@@ -124,9 +124,9 @@ def next_schedule_state(state: ScheduleState, event: ScheduleEvent) -> ScheduleS
         return SCHEDULE_TRANSITIONS[state, event]
     except KeyError:
         verbs = [verb for one, (verb, _) in _BY_HAND.items() if (state, one) in SCHEDULE_TRANSITIONS]
-        _, done = _BY_HAND.get(event, ("", event.value))
+        refused = f"be {_BY_HAND[event][1]}" if event in _BY_HAND else event.value
         raise NotAllowed(
-            f"a schedule that is {state} cannot be {done}",
+            f"a schedule that is {state} cannot {refused}",
             field="state",
             value=state.value,
             rule=f"what can be done with it: {', '.join(verbs) or 'nothing'}",
