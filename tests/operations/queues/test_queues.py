@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from tests.operations.harness import OperationsHarness
+from tests.operations.harness import NOON, OperationsHarness
 from timewright.core.facts import LeaseLost, RunAdmitted, RunLeased
 from timewright.errors import Conflict, InvalidInput, NotAllowed, NotFound, Stale
 from timewright.ledger.queues.policies import parse_policy_file
+from timewright.ledger.settle import settle_results
+from timewright.operations.queues import lease_results
 from timewright.operations.registry import LEASE, LEASED_RUN, PARKED_RUN
+from timewright.ports import PruneRequest
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -457,3 +461,22 @@ def test_a_queue_shows_what_happened_lately_and_its_pause(harness: OperationsHar
     assert shown["activity"]["succeeded"] == 1
     assert shown["activity"]["last_leased_at"] is not None
     assert shown["queue"]["paused_by"] == "queue mail"
+
+
+def test_a_result_whose_run_is_pruned_at_once_is_answered_with_not_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Dense seed 120000453: the clock stepped ahead, so the run was pruned before the answer was built."""
+    line = OperationsHarness()
+    (run,) = add(line, 1)
+    line.ask("queue lease", queue="mail")
+    settle = settle_results
+
+    def settle_and_prune(store: Any, *args: Any, **named: Any) -> Any:
+        settled = settle(store, *args, **named)
+        store.write(lambda tx: tx.prune(PruneRequest(older_than=NOON + timedelta(days=400))))
+        return settled
+
+    monkeypatch.setattr(lease_results, "settle_results", settle_and_prune)
+    with pytest.raises(NotFound):
+        line.ask("queue complete", run=run, fence=1)

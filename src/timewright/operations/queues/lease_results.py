@@ -321,5 +321,6 @@ def _stale_error(run_id: str, fence: int) -> Stale:
 
 
 def _reported(context: OperationContext, run_id: str) -> ReportedRun:
-    (run,) = context.store.read(lambda tx: summarize_by_name(tx, [tx.get_runs([run_id])[run_id]]))
+    # The run may have been pruned since its report.
+    (run,) = context.store.read(lambda tx: summarize_by_name(tx, [find_run(tx, context.namespace, run_id)]))
     return ReportedRun(run=run)
