@@ -250,7 +250,9 @@ def test_a_program_that_runs_until_a_signal_ends_well(file: str, number: signal.
         assert program.stdout.readline() == "ready\n"
         program.send_signal(number)
         said, complaints = program.communicate(timeout=60)
-    assert (program.returncode, said, complaints) == (0, "ended\n", "")
+    # The end of the run may not be recorded yet when the signal comes.
+    notes = [line for line in complaints.splitlines() if not line.startswith("stopping: 1 run in progress")]
+    assert (program.returncode, said, notes) == (0, "ended\n", [])
 
 
 def test_a_scheduler_may_be_run_on_a_thread_that_gets_no_signals(file: str) -> None:

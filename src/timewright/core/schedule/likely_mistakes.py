@@ -107,7 +107,7 @@ def _check_once(at: datetime, schedule: Schedule, *, now: datetime, catch_up_giv
             f"once at {format_instant(at)} is in the past",
             field="trigger.at",
             value=format_instant(at),
-            rule="in the future; one within catch_up_window runs at once if the request sets catch_up",
+            rule="an instant in the future; one within catch_up_window runs at once with catch_up",
             fix="a later instant, or catch_up: last" if at >= oldest else "a later instant",
         )
     if not schedule.window.contains(at):
