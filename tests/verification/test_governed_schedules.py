@@ -293,3 +293,20 @@ def test_a_run_that_ends_when_a_pause_ends_leaves_the_end_of_the_pause() -> None
     bench.call("hint interval", schedule="j", interval="30s", ttl="10m")
     bench.advance("10m")
     assert alarms(bench) == []
+
+
+@pytest.mark.parametrize(("later_us", "holds"), [(1, True), (2_000, False)])
+def test_an_interval_counts_from_an_instant_whose_row_is_dated_a_moment_later(
+    later_us: int, holds: bool
+) -> None:
+    """Dense seed 110400013 on a file: what is decided ahead is dated by the clock of its commit."""
+    bench = Bench()
+    bench.call("schedule create", name="j", call="x", every="2m", align="now", overlap="queue")
+    bench.target.script("j", succeed(after="30m"))
+    bench.advance("7m")
+    held = bench.runs("j")[1]
+    assert held.planned_at == at("12:04:00")
+    connection = cast("SqliteStore", bench.store)._writer.connection
+    connection.execute("UPDATE runs SET created_at = created_at + ? WHERE id = ?", (later_us, held.id))
+
+    assert (alarms(bench) == []) is holds, alarms(bench)

@@ -92,9 +92,11 @@ class DecisionTimes:
         """Every instant from which an interval may count: not when a hint, a pause or a skip was made."""
         # Work counts from its start, also if it was late. What was decided ahead of its instant is dated by
         # the clock of its commit, which may show a little more.
-        by = COMMIT_DELAY_US
-        punctual = (r for r in self._rows if r.state == "skipped" or r.created_at <= r.planned_at + by)
-        return self._times.union(row.planned_at for row in punctual)
+        return self._times.union(
+            row.planned_at
+            for row in self._rows
+            if row.state == "skipped" or row.created_at - row.planned_at <= COMMIT_DELAY_US
+        )
 
     @cached_property
     def _times(self) -> set[int]:
