@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hmac
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -54,14 +54,6 @@ class Key(Struct, frozen=True, kw_only=True):
     def is_active(self, *, now: datetime) -> bool:
         """Whether the key is neither revoked nor expired."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
-
-    def is_replaced(self, keys: Iterable[Key]) -> bool:
-        """Whether a key of the same name is valid for longer, as after a rotation with an overlap."""
-        return self.expires_at is not None and any(
-            (one.name, one.namespaces, one.revoked_at) == (self.name, self.namespaces, None)
-            and (one.expires_at is None or one.expires_at > self.expires_at)
-            for one in keys
-        )
 
 
 def find_key(tx: Transaction, prefix: str) -> Key | None:

@@ -74,8 +74,8 @@ RARELY_READ = frozenset(
 # What agents have to know of a tool besides its summary.
 NOTES = {
     "reminder set": (
-        "Nobody is told, except by the channel that is named in channel, and channels with the event"
-        " reminder.due."
+        "Nobody is told, except by the channel in the field channel, which is accepted though not shown, and"
+        " by channels with the event reminder.due."
     ),
     "schedule resume": "Only a person ends a pause that a person set: ask one.",
 }

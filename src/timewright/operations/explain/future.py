@@ -19,7 +19,6 @@ from timewright.core.schedule.decision import Source
 from timewright.core.schedule.due import undecided_after
 from timewright.core.schedule.forecast import forecast
 from timewright.core.schedule.governor import is_trigger_only, pause_end
-from timewright.core.schedule.pauses import Pause
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.pauses import load_pauses
@@ -34,6 +33,7 @@ from timewright.operations.explain.reasons import (
     SOURCE_REASONS,
     exclusion_reason,
     list_instances_remedy,
+    pause_end_text,
     remedy,
     resume_remedy,
 )
@@ -124,7 +124,7 @@ def _explain_scoped_pause(
     waits = when == record.progress.next_at and when <= now
     if (when < pause.at and not waits) or (pause.until is not None and when >= pause.until):
         return None
-    until = _pause_end(pause)
+    until = pause_end_text(pause)
     outcome = "are skipped" if pause.due == "skip" else "wait: catch_up decides when it ends"
     why = f" ({pause.reason})" if pause.reason else ""
     return UnrecordedOccurrence(
@@ -148,12 +148,8 @@ def _with_scoped_pause(
     pause = load_pauses(tx, now=now).active_for(schedule.namespace, queue=schedule.queue, schedule=schedule)
     if pause is None or record.progress.state is not ScheduleState.PAUSED:
         return found
-    why = f"{pause.describe()} is paused too, until {_pause_end(pause)}"
+    why = f"{pause.describe()} is paused too, until {pause_end_text(pause)}"
     return replace(found, because=(*found.because, why), remedies=(*found.remedies, resume_remedy(pause)))
-
-
-def _pause_end(pause: Pause) -> str:
-    return format_instant(pause.until) if pause.until is not None else "someone resumes it"
 
 
 def _explain_future(instant: _Instant) -> UnrecordedOccurrence:

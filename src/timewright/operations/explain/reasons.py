@@ -88,6 +88,11 @@ def resume_remedy(pause: Pause) -> Remedy:
     return Remedy(operation="resume", request=request, command=resume_command(pause))
 
 
+def pause_end_text(pause: Pause) -> str:
+    """Return when a pause ends, to follow "until"."""
+    return format_instant(pause.until) if pause.until is not None else "someone resumes it"
+
+
 def update_remedy(schedule: Schedule, **fields: Any) -> Remedy:
     """Return the remedy `schedule update` with some fields."""
     return remedy("schedule update", ("schedule", schedule.name), **fields)

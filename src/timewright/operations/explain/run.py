@@ -26,6 +26,7 @@ from timewright.operations.explain.reasons import (
     actor_and_reason,
     last_audit_entry,
     list_instances_remedy,
+    pause_end_text,
     remedy,
     resume_remedy,
     update_remedy,
@@ -123,7 +124,7 @@ def _explain_pause(run_context: RunContext) -> ExplanationPart | None:
     pause = pauses.active_for(run.namespace, queue=run.queue, schedule=owner.schedule)
     if pause is None:
         return None
-    until = format_instant(pause.until) if pause.until is not None else "someone resumes it"
+    until = pause_end_text(pause)
     why = f"{pause.describe()} is paused by {pause.actor}{f': {pause.reason}' if pause.reason else ''}"
     return ExplanationPart(because=(f"it waits until {until}: {why}",), remedies=(resume_remedy(pause),))
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from itertools import islice
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
@@ -17,6 +18,7 @@ from timewright.core.moments import DAY, format_duration, format_instant
 from timewright.core.recurrence.clock_changes import ClockChange, clock_changes, describe_effect
 from timewright.core.recurrence.triggers import ZONED_TRIGGERS, After, Manual, parts_of
 from timewright.core.schedule.schedule import ScheduleState
+from timewright.ledger.alerts.alert_checks import ExpiringKey
 from timewright.ledger.alerts.findings import CheckScope, checks
 from timewright.ledger.lookups import load_calendars
 from timewright.ledger.snapshot import read_fleet
@@ -132,11 +134,12 @@ def check_never_fires(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
 def check_expiring_keys(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
     """Find keys that expire soon and are used in this namespace."""
     keys = read_keys(tx)
-    for key in keys:
+    expiring = msgspec.convert(keys, list[ExpiringKey], from_attributes=True)
+    for key, ends in zip(keys, expiring, strict=True):
         is_used_here = not key.namespaces or scope.namespace in key.namespaces
         if key.expires_at is None or not is_used_here or not key.is_active(now=scope.now):
             continue
-        if key.is_replaced(keys):
+        if ends.is_replaced(expiring):
             continue
         if key.expires_at <= scope.now + scope.lookahead:
             left = format_duration((key.expires_at - scope.now) // DAY * DAY)
