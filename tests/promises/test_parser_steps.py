@@ -35,7 +35,7 @@ from timewright.settings import Settings
 
 # Ten times the input may take at most this many times the steps: linear, with some tolerance for allocation.
 MAX_GROWTH = 12
-SMALL = 400
+SMALL = 200
 # A parser that refuses long input may take this many steps at most, whatever the input: some milliseconds.
 MAX_BOUNDED_STEPS = 500_000
 
