@@ -64,15 +64,6 @@ class UnparsedItem(Exception):
         self.item = item
 
 
-class Mistake(NamedTuple):
-    """What is wrong, the rule, replacements to try, and a note to add to the fix."""
-
-    why: str
-    rule: str
-    replacements: tuple[str, ...] = ()
-    note: str = ""
-
-
 def step_bits(low: int, high: int, step: int = 1) -> int:
     """Return the set low, low + step, … up to high."""
     count = (high - low) // step + 1
