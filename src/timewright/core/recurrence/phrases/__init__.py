@@ -22,6 +22,7 @@ from timewright.core.recurrence.phrases.parts import DateOfYear, Nth, PhrasePeri
 from timewright.core.recurrence.phrases.plan import make_plan
 from timewright.core.recurrence.phrases.refusals import Unread, find_example, unread, unread_instant
 from timewright.core.recurrence.phrases.rules import (
+    CODE_RULES,
     GRAMMAR,
     INSTANT_RULES,
     RECURRENCE_RULES,
@@ -42,7 +43,6 @@ from timewright.errors import InvalidInput, InvalidInstant
 
 __all__ = [
     "Moment",
-    "PhraseRule",
     "Recurrence",
     "TriggerSpec",
     "describe_moment",
@@ -86,42 +86,6 @@ class Recurrence(NamedTuple):
     read_as: str
     excluded: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
-
-
-class PhraseRule(NamedTuple):
-    """One rule of the grammar for the documentation."""
-
-    name: str
-    notation: str
-    meaning: str
-    examples: tuple[str, ...]
-    group: str
-
-
-# Notations with a grammar of their own, which are recognised before the rules apply.
-_CODE_RULES = (
-    PhraseRule(
-        "cron",
-        "five to seven fields, or a nickname; a zone before or after it",
-        "a cron expression",
-        ("0 9 * * 1-5", "@daily", "CRON_TZ=Europe/Berlin 0 9 * * *", "0 9 * * 1-5 Europe/Berlin"),
-        "recurrence",
-    ),
-    PhraseRule(
-        "aws_cron",
-        "cron(minute hour day month weekday year)",
-        "as AWS writes it, with weekdays from Sunday = 1",
-        ("cron(0 9 ? * MON-FRI *)",),
-        "recurrence",
-    ),
-    PhraseRule(
-        "rrule",
-        "FREQ=…;NAME=VALUE",
-        "a recurrence rule of RFC 5545, counted from the start of the schedule",
-        ("FREQ=WEEKLY;BYDAY=MO", "RRULE:FREQ=MONTHLY;BYDAY=2TU"),
-        "recurrence",
-    ),
-)
 
 
 def parse_recurrence(
@@ -171,15 +135,10 @@ def zone_of_moment(text: str) -> str | None:
     return next((part.name for part in parts if isinstance(part, Zone)), None)
 
 
-def list_rules() -> tuple[PhraseRule, ...]:
+def list_rules() -> tuple[Rule, ...]:
     """Return every rule that has examples, in the order of the table."""
-    groups = (("both", SHARED_RULES), ("recurrence", RECURRENCE_RULES), ("instant", INSTANT_RULES))
-    described = [_shown(rule, group) for group, rules in groups for rule in rules if rule.examples]
-    return (*described, *_CODE_RULES)
-
-
-def _shown(rule: Rule, group: str) -> PhraseRule:
-    return PhraseRule(rule.name, rule.notation, rule.meaning, rule.examples, group)
+    rules = (*SHARED_RULES, *RECURRENCE_RULES, *INSTANT_RULES, *CODE_RULES)
+    return tuple(rule for rule in rules if rule.examples)
 
 
 def _checked_text(text: str, field: str, kind: type[InvalidInput]) -> str:

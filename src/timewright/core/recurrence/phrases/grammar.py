@@ -27,20 +27,26 @@ _NOTATION = re.compile(
     r"\s*(?:(<[a-z0-9_]+>)|(\{[^}]*\})|([A-Z_]+)|('[()]')|([a-z]+)|([,&/+@])|([|\[\]()*!]))\s*"
 )
 
-Builder = Callable[[list[Any]], Any]
+Builder = Callable[..., Any]
 # A match is the next position and the values; None is no match.
 Match = tuple[int, list[Any]]
 Matcher = Callable[["_Run", int], Match | None]
 
 
+def take_first(values: list[Any]) -> Any:
+    """Return the first value of a rule, or None."""
+    return values[0] if values else None
+
+
 class Rule(NamedTuple):
-    """One rule of the grammar: its name, its notation, what it builds, what it means, and examples."""
+    """One rule; `group` is the kind of phrase that it is part of, `build` makes its value."""
 
     name: str
     notation: str
-    build: Builder
     meaning: str = ""
     examples: tuple[str, ...] = ()
+    group: str = ""
+    build: Builder = take_first
 
 
 class Parsed(NamedTuple):
@@ -101,7 +107,8 @@ class Grammar:
         return run.known[key]
 
     def _build(self, name: str, values: list[Any]) -> list[Any]:
-        built = self.rules[name].build(values)
+        build = self.rules[name].build
+        built = build(*values) if isinstance(build, type) else build(values)
         return [] if built is None else [built]
 
     def _compile(self, notation: str) -> Matcher:

@@ -169,10 +169,6 @@ class Bounded(NamedTuple):
 DAY_PARTS = (Weekly, Nth, Nearest, DateOfYear, WeekdayAndDate)
 
 
-def build_first(values: list[Any]) -> Any:
-    return values[0] if values else None
-
-
 def build_length(values: list[Any]) -> Length:
     return Length(iso=values[0]) if isinstance(values[0], str) else Length(tuple(values))
 
