@@ -35,7 +35,7 @@ from timewright.core.policies.policies import (
 )
 from timewright.core.recurrence.triggers import After, AnyOf, AnyTrigger, Cron, Every, Manual, Once
 from timewright.core.run.run import Cancelled, Failed, Outcome, Run, RunState, Succeeded, TimedOut
-from timewright.core.schedule.hints import Hints, IntervalHint
+from timewright.core.schedule.hints import Hints
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.core.target import AnyTarget, Call, Handoff, Http, Note, Publish, Shell, Workflow
 from timewright.errors import (
@@ -691,11 +691,6 @@ def test_a_calendar_is_read_like_everything_else() -> None:
             == "calendar.dates[0]"
         )
     assert made(calendar={"except": "off"}).calendar == CalendarRule(except_=("off",))
-
-
-def test_field_aliases_of_hints_are_accepted() -> None:
-    raw = {"aiHintIntervalMs": 30_000, "aiHintExpiresAt": "2026-03-10T13:00:00Z"}
-    assert decode(raw, IntervalHint) == IntervalHint(interval=30 * SECOND, expires_at=NOON + HOUR)
 
 
 def test_an_enum_member_is_accepted_as_a_value() -> None:

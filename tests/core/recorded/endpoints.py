@@ -13,7 +13,9 @@ from timewright.core.schedule.hints import Hints, IntervalHint, OneShotHint
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress
 from timewright.errors import InvalidInput
 
-OF_THE_STANDING = {"failure_count", "last_run_at", "paused_until", "next_run_at"}
+# The words of the recorded scheduler for the progress of a schedule, and ours.
+PROGRESS_WORDS = {"failure_count": "failures", "next_run_at": "next_at", "last_run_at": "last_started_at"}
+OF_THE_STANDING = {*PROGRESS_WORDS, "paused_until"}
 
 
 def endpoint(given: Mapping[str, Any], *, now: datetime) -> tuple[Schedule, ScheduleProgress]:
@@ -30,7 +32,7 @@ def endpoint(given: Mapping[str, Any], *, now: datetime) -> tuple[Schedule, Sche
         id="sch_1",
         now=created_at,
     )
-    stood = {key: value for key, value in words.items() if key in OF_THE_STANDING}
+    stood = {PROGRESS_WORDS.get(key, key): value for key, value in words.items() if key in OF_THE_STANDING}
     progress = decode(stood, ScheduleProgress, base={"cursor": created_at, "hints": read_hints(words)})
     return schedule, progress
 
@@ -38,11 +40,11 @@ def endpoint(given: Mapping[str, Any], *, now: datetime) -> tuple[Schedule, Sche
 def read_hints(words: Mapping[str, Any]) -> Hints:
     """The hints of an endpoint, without those that never expire, because they are refused."""
     interval = one_shot = None
-    expiry = {"ai_hint_expires_at": words.get("ai_hint_expires_at")}
+    expiry = {"expires_at": words.get("ai_hint_expires_at")}
     if words.get("ai_hint_interval_ms") is not None:
-        interval = _kept({"ai_hint_interval_ms": words["ai_hint_interval_ms"], **expiry}, IntervalHint)
+        interval = _kept({"interval_ms": words["ai_hint_interval_ms"], **expiry}, IntervalHint)
     if words.get("ai_hint_next_run_at") is not None:
-        one_shot = _kept({"ai_hint_next_run_at": words["ai_hint_next_run_at"], **expiry}, OneShotHint)
+        one_shot = _kept({"at": words["ai_hint_next_run_at"], **expiry}, OneShotHint)
     return Hints(interval=interval, one_shot=one_shot)
 
 
@@ -50,5 +52,5 @@ def _kept(raw: Mapping[str, Any], kind: Any) -> Any:
     try:
         return decode(raw, kind)
     except InvalidInput:
-        assert raw["ai_hint_expires_at"] is None
+        assert raw["expires_at"] is None
         return None

@@ -13,9 +13,8 @@ from timewright.core.calendars import CalendarRule
 from timewright.core.policies.backoff import Exponential
 from timewright.core.policies.policies import Align, CatchUp, LeaseTerms, Overlap, QueuePolicy, Retry
 from timewright.core.recurrence.triggers import After, AnyOf, Cron, Every, Once, Rrule
-from timewright.core.run.run import Run, RunState
-from timewright.core.schedule.hints import IntervalHint, OneShotHint, PauseHint
-from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
+from timewright.core.run.run import RunState
+from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.core.schedule.upstream import EndKind
 from timewright.core.target import Call, Http, Note, Publish, Shell, Workflow
 
@@ -152,13 +151,6 @@ FIELD_ALIASES: dict[type, dict[str, FieldPath]] = {
         **{word: ("target", name) for word, name in _TARGET.items()},
         **_SCHEDULE,
     },
-    ScheduleProgress: {
-        "failure_count": ("failures",),
-        "consecutive_errors": ("failures",),
-        "next_run_at": ("next_at",),
-        "last_run_at": ("last_started_at",),
-        "status": ("state",),
-    },
     Retry: {
         "max_retries": ("max_attempts",),
         "delay": ("backoff", "delay"),
@@ -195,17 +187,6 @@ FIELD_ALIASES: dict[type, dict[str, FieldPath]] = {
     Workflow: {**dict.fromkeys(("workflow_id", "name"), ("workflow",)), "user_id": ("user",)},
     Publish: {"task": ("name",)},
     Note: {"note": ("text",)},
-    IntervalHint: {"ai_hint_interval": ("interval",), "ai_hint_expires_at": ("expires_at",)},
-    OneShotHint: {"ai_hint_next_run_at": ("at",), "ai_hint_expires_at": ("expires_at",)},
-    PauseHint: {"paused_until": ("until",)},
-    Run: {
-        "run_at": ("planned_at",),
-        "next_eligible_at": ("fire_at",),
-        "lease_expires_at": ("lease_until",),
-        "attempt": ("attempts",),
-        "status": ("state",),
-        "parked_reason": ("reason",),
-    },
 }
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

@@ -1,7 +1,7 @@
 """The table of rules: everything that the grammar reads, what it means, and examples.
 
-A rule is `name = notation` (see `grammar`), continued by lines that begin with `|`. What it means follows `#`,
-and examples follow `>`, for the documentation.
+A rule is `name = notation` (see `grammar`), continued by lines that begin with `|`. Its meaning follows `#`,
+and its examples follow `>`, for the documentation.
 """
 
 from __future__ import annotations
