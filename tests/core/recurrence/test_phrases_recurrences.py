@@ -69,6 +69,9 @@ every 2nd day => rrule FREQ=DAILY;INTERVAL=2;BYHOUR=0
 every 2nd day of the month => cron 0 0 2 * *
 every second => every 1s
 on the 15th and the last day of each month => cron 0 0 15,L * *
+on 5 and the first monday at 9 => cron 0 9 5 * 1#1
+first weekday and the 5th at 9 => cron 0 9 5,1W * *
+friday the 13th at 9 and mondays at 10 => cron 0 9 13 * +5 + cron 0 10 * * 1
 hourly => cron 0 * * * *
 nightly => cron 0 0 * * *
 nightly at 2 => cron 0 2 * * *

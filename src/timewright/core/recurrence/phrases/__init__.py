@@ -18,7 +18,7 @@ from timewright.core.recurrence.cron.grammar import needs_key
 from timewright.core.recurrence.cron.grammar import parse as parse_cron
 from timewright.core.recurrence.phrases.grammar import Rule
 from timewright.core.recurrence.phrases.instants import Moment, describe_moment, make_moment
-from timewright.core.recurrence.phrases.parts import DateOfYear, Nth, PhrasePeriod, Times, Weekly, Zone
+from timewright.core.recurrence.phrases.parts import Days, PhrasePeriod, Times, Zone
 from timewright.core.recurrence.phrases.plan import make_plan
 from timewright.core.recurrence.phrases.refusals import Unread, find_example, unread, unread_instant
 from timewright.core.recurrence.phrases.rules import (
@@ -208,7 +208,7 @@ def _read_clauses(tokens: Sequence[Token], zone: str | None) -> Recurrence | Non
 def _read_clause(tokens: Sequence[Token]) -> Plan | None:
     parsed = GRAMMAR.parse("recurrence", tokens)
     parts = parsed.value if parsed.complete and parsed.value else []
-    has_days = any(isinstance(part, (Weekly, Nth, DateOfYear, PhrasePeriod)) for part in parts)
+    has_days = any(isinstance(part, (Days, PhrasePeriod)) for part in parts)
     if not has_days or not any(isinstance(part, Times) for part in parts):
         return None
     try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import date
 from typing import Any, NamedTuple
 
-from timewright.core.recurrence.phrases.parts import DateOfYear, Length, Months, Nth
+from timewright.core.recurrence.phrases.parts import Days, Length, Months
 from timewright.core.recurrence.phrases.tokens import MONTH_NAMES, PhraseProblem, TwoReadings
 
 
@@ -44,10 +44,18 @@ class UnitRef(NamedTuple):
     unit: str
 
 
+class DateOfYear(NamedTuple):
+    """A day in a month (in any month without one), and the year where one is written."""
+
+    day: int
+    months: tuple[int, ...]
+    year: int | None = None
+
+
 class NthDate(NamedTuple):
     """A day counted within a month: this one, the next one, or a named one."""
 
-    days: Nth
+    days: Days
     month: int | None
     year: int | None
     next_month: bool
@@ -143,10 +151,10 @@ def nth_in_month(year: int, month: int, part: NthDate) -> date | None:
     days = [date(year, month, day) for day in range(1, length + 1)]
     if wanted.working:
         days = [day for day in days if day.weekday() < 5]
-    elif wanted.weekday is not None:
-        days = [day for day in days if day.weekday() == wanted.weekday]
-    place = wanted.positions[0]
-    if len(wanted.positions) > 1:
+    elif wanted.nth:
+        days = [day for day in days if day.weekday() == wanted.nth[0][1]]
+    place, *others = [*wanted.month_days, *wanted.working, *(place for place, _ in wanted.nth)]
+    if others:
         raise PhraseProblem("has several days", rule="one point in time", fix="only one of them")
     at = place - 1 if place > 0 else len(days) + place
     return days[at] if 0 <= at < len(days) else None

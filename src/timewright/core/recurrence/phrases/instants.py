@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from timewright.core.moments import EPOCH
 from timewright.core.recurrence.phrases.clock_times import fixed_length, part_without_time, read_time
 from timewright.core.recurrence.phrases.instant_parts import (
+    DateOfYear,
     FromNow,
     NextWorkingDay,
     NthDate,
@@ -22,7 +23,7 @@ from timewright.core.recurrence.phrases.instant_parts import (
     nth_in_month,
     written_date,
 )
-from timewright.core.recurrence.phrases.parts import DateOfYear, Length, PartOfDay, Times, Zone
+from timewright.core.recurrence.phrases.parts import Length, PartOfDay, Times, Zone
 from timewright.core.recurrence.phrases.tokens import (
     WEEKDAY_NAMES,
     PhraseProblem,

@@ -75,49 +75,37 @@ class PartOfDay(NamedTuple):
     name: str
 
 
-class DayPrefix(NamedTuple):
-    """`every` or `each` in front of days."""
+class Days(NamedTuple):
+    """Days of the week (0 is Monday), of a month, or of the year; of a month from its end if negative.
 
-    every: bool
+    `nth` are n-th weekdays of a month as (n, weekday), `working` its n-th working days, `nearest` the working
+    days nearest to its days, and `dates` (month, day). With `both`, weekday and day hold: friday the 13th.
+    """
 
-
-class Weekly(NamedTuple):
-    """Days of the week, 0 is Monday."""
-
-    days: tuple[int, ...]
+    weekdays: tuple[int, ...] = ()
+    nth: tuple[tuple[int, int], ...] = ()
+    month_days: tuple[int, ...] = ()
+    working: tuple[int, ...] = ()
+    nearest: tuple[int, ...] = ()
+    dates: tuple[tuple[int, int], ...] = ()
+    both: bool = False
+    every: bool = False
     every_other: int = 1
-    every: bool = False
-
-
-class Nth(NamedTuple):
-    """The n-th weekday, working day or day (None) of a month; from its end if negative."""
-
-    positions: tuple[int, ...]
-    weekday: int | None = None
-    working: bool = False
-    every: bool = False
     edge: bool = False
 
+    @property
+    def weekly(self) -> bool:
+        """Whether they are days of every week."""
+        return bool(self.weekdays) and not self.both
 
-class Nearest(NamedTuple):
-    """The working day nearest to a day of the month."""
-
-    day: int
-
-
-class DateOfYear(NamedTuple):
-    """A day in a month, and the year where one is written."""
-
-    day: int
-    months: tuple[int, ...]
-    year: int | None = None
+    @property
+    def numbered(self) -> bool:
+        """Whether they are counted in a month or a year, without weekdays."""
+        return bool(self.dates or self.working or (self.month_days and not self.both))
 
 
-class WeekdayAndDate(NamedTuple):
-    """Friday the 13th: both must hold."""
-
-    weekday: int
-    day: int
+# The fields of days that a plan has too.
+DAY_FIELDS = ("weekdays", "nth", "month_days", "working", "nearest", "dates")
 
 
 class Months(NamedTuple):
@@ -166,9 +154,6 @@ class Bounded(NamedTuple):
     word: str
 
 
-DAY_PARTS = (Weekly, Nth, Nearest, DateOfYear, WeekdayAndDate)
-
-
 def build_length(values: list[Any]) -> Length:
     return Length(iso=values[0]) if isinstance(values[0], str) else Length(tuple(values))
 
@@ -212,13 +197,13 @@ def build_past(values: list[Any]) -> int:
     return minutes[values[0]] if values[0] in minutes else int(values[0])
 
 
-def build_weekly(values: list[Any]) -> Weekly:
+def build_weekly(values: list[Any]) -> Days:
     if isinstance(values[0], tuple):
-        return Weekly(values[0])
+        return Days(values[0])
     if isinstance(values[0], str):
-        return Weekly((5, 6) if values[0] == "weekend" else WORKING_DAYS)
+        return Days((5, 6) if values[0] == "weekend" else WORKING_DAYS)
     first, last = values[0], values[-1]
-    return Weekly(tuple((first + step) % 7 for step in range((last - first) % 7 + 1)))
+    return Days(tuple((first + step) % 7 for step in range((last - first) % 7 + 1)))
 
 
 def build_month_range(values: list[Any]) -> Months:
@@ -250,48 +235,44 @@ def build_first_days(values: list[Any]) -> tuple[int, ...]:
     return tuple(range(1, min(number, 31) + 1)) if first == "first" else tuple(range(-min(number, 31), 0))
 
 
-def build_nth_days(values: list[Any]) -> Nth:
-    noun = values[-1] if isinstance(values[-1], Weekly | str) else None
-    positions = tuple(
-        number for one in values if isinstance(one, tuple) and one is not noun for number in one
+def build_nth_days(values: list[Any]) -> Days:
+    noun = values[-1] if isinstance(values[-1], Days) else Days()
+    places = tuple(place for one in values if not isinstance(one, Days | str) for place in one)
+    if len(noun.weekdays) > 1:
+        return Days(working=places)
+    return (
+        Days(nth=tuple((place, day) for place in places for day in noun.weekdays))
+        if noun.weekdays
+        else Days(month_days=places)
     )
-    if isinstance(noun, Weekly):
-        return Nth(positions, working=True) if len(noun.days) > 1 else Nth(positions, noun.days[0])
-    return Nth(positions)
 
 
-def build_numbered(values: list[Any]) -> Nth:
-    numbers: tuple[int, ...] = ()
-    for value in values:
-        numbers += value if isinstance(value, tuple) and not isinstance(value, Nth) else ()
-        numbers += value.positions if isinstance(value, Nth) else ()
-    return Nth(numbers)
+def build_numbered(values: list[Any]) -> list[Days]:
+    return [value if isinstance(value, Days) else Days(month_days=value) for value in values]
 
 
-def build_days(values: list[Any]) -> list[Any]:
+def build_days(values: list[Any]) -> list[Days]:
     """Build days, each with whether `every` is written in front of it."""
-    days: list[Any] = []
+    days: list[Days] = []
     every = False
     for value in values:
-        if isinstance(value, DayPrefix):
-            every = value.every
-        elif isinstance(value, Nth | Weekly):
+        if isinstance(value, Days):
             days.append(value._replace(every=every))
         else:
-            days.append(value)
+            every = value != "on"
     return days
 
 
-def build_every_other(values: list[Any]) -> list[Any]:
+def build_every_other(values: list[Any]) -> Days:
     count = next((value for value in values if isinstance(value, int)), 2)
-    days = tuple(day for value in values if isinstance(value, Weekly) for day in value.days)
-    return [Weekly(days, every_other=count)]
+    days = tuple(day for value in values if isinstance(value, Days) for day in value.weekdays)
+    return Days(days, every_other=count)
 
 
-def build_dates(values: list[Any]) -> list[Any]:
+def build_dates(values: list[Any]) -> Days:
     days = [value for value in values if isinstance(value, int)]
-    months = tuple(month for value in values if isinstance(value, Months) for month in value.months)
-    return [DateOfYear(day, months) for day in days]
+    months = [month for value in values if isinstance(value, Months) for month in value.months]
+    return Days(dates=tuple((month, day) for day in days for month in months))
 
 
 def build_counted(values: list[Any]) -> Counted:
@@ -322,18 +303,15 @@ def build_flat(values: list[Any]) -> list[Any]:
 def build_recurrence(values: list[Any]) -> list[Any]:
     """Build all parts; `mondays at 9 on the 15th` and `mondays on the 15th` have days that stand apart."""
     groups = [value if isinstance(value, list) else [value] for value in values]
-    days = [at for at, group in enumerate(groups) if any(isinstance(one, DAY_PARTS) for one in group)]
-    weekly = [at for at in days if any(isinstance(one, Weekly) for one in groups[at])]
-    numbered = [at for at in days if any(_is_date(one) for one in groups[at])]
+    found = [[one for one in group if isinstance(one, Days)] for group in groups]
+    days = [at for at, group in enumerate(found) if group]
+    weekly = {at for at in days if any(one.weekly for one in found[at])}
+    numbered = {at for at in days if any(one.numbered for one in found[at])}
     between = groups[days[0] : days[-1]] if days else []
     apart = any(isinstance(one, Times) for group in between for one in group) or (
-        weekly and numbered and not set(weekly) & set(numbered)
+        weekly and numbered and not weekly & numbered
     )
     return [*(one for group in groups for one in group), *([Apart()] if apart else [])]
-
-
-def _is_date(part: Any) -> bool:
-    return isinstance(part, DateOfYear) or (isinstance(part, Nth) and part.weekday is None)
 
 
 def build_fixed_period(values: list[Any]) -> PhrasePeriod:

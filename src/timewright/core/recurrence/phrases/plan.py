@@ -65,17 +65,13 @@ def _exceptions(given_parts: Sequence[Any]) -> Plan:
     for item in (item for part in given_parts if isinstance(part, parts.Except) for item in part.items):
         if isinstance(item, parts.CalendarName):
             plan = plan._replace(excluded=(*plan.excluded, item.name))
-        elif isinstance(item, parts.Weekly):
-            plan = plan._replace(except_weekdays=_merged(plan.except_weekdays, item.days))
         elif isinstance(item, parts.Months):
             plan = plan._replace(except_months=_merged(plan.except_months, item.months))
-        elif (
-            isinstance(item, parts.Nth)
-            and item.weekday is None
-            and not item.working
-            and min(item.positions) > 0
-        ):
-            plan = plan._replace(except_month_days=_merged(plan.except_month_days, _in_month(item.positions)))
+        elif not (item.nth or item.working) and min(item.month_days, default=1) > 0:
+            plan = plan._replace(
+                except_weekdays=_merged(plan.except_weekdays, item.weekdays),
+                except_month_days=_merged(plan.except_month_days, _in_month(item.month_days)),
+            )
         else:
             raise PhraseProblem(
                 "excludes days that a phrase cannot exclude",
@@ -89,30 +85,21 @@ def _exceptions(given_parts: Sequence[Any]) -> Plan:
     return plan._replace(skip_short=bool(short) and short[0].skip, zone=zones[0] if zones else None)
 
 
-def _with_days(plan: Plan, days: Sequence[Any]) -> Plan:
+def _with_days(plan: Plan, days: Sequence[parts.Days]) -> Plan:
     for day in days:
-        if isinstance(day, parts.Weekly):
-            plan = plan._replace(weekdays=_merged(plan.weekdays, day.days))
-        elif isinstance(day, parts.Nearest):
-            plan = plan._replace(nearest=_merged(plan.nearest, _in_month((day.day,))))
-        elif isinstance(day, parts.WeekdayAndDate):
-            if len(days) > 1:
-                raise PhraseProblem(
-                    "joins a weekday with a date, and other days",
-                    rule="such a day alone",
-                    fix="friday the 13th",
-                )
-            plan = plan._replace(weekdays=(day.weekday,), month_days=_in_month((day.day,)), both=True)
-        elif isinstance(day, parts.DateOfYear):
-            plan = plan._replace(dates=_merged(plan.dates, [(month, day.day) for month in day.months]))
-        elif day.working:
-            _check_positions(day.positions, 23, "working days")
-            plan = plan._replace(working=_merged(plan.working, day.positions))
-        elif day.weekday is None:
-            plan = plan._replace(month_days=_merged(plan.month_days, _in_month(day.positions)))
-        else:
-            _check_positions(day.positions, 5, "of the same weekday")
-            plan = plan._replace(nth=_merged(plan.nth, [(place, day.weekday) for place in day.positions]))
+        if day.both and len(days) > 1:
+            raise PhraseProblem(
+                "joins a weekday with a date, and other days",
+                rule="such a day alone",
+                fix="friday the 13th",
+            )
+        _check_places(day.working, 23, "working days")
+        _check_places([place for place, _ in day.nth], 5, "of the same weekday")
+        _in_month(day.month_days + day.nearest)
+        merged: dict[str, Any] = {
+            name: _merged(getattr(plan, name), getattr(day, name)) for name in parts.DAY_FIELDS
+        }
+        plan = plan._replace(**merged, both=day.both)
     for month, number in plan.dates:
         if not 1 <= number <= MONTH_LENGTHS[month - 1]:
             raise PhraseProblem(
@@ -123,10 +110,10 @@ def _with_days(plan: Plan, days: Sequence[Any]) -> Plan:
     return plan
 
 
-def _check_positions(positions: Sequence[int], largest: int, what: str) -> None:
-    if any(not 1 <= abs(place) <= largest for place in positions):
+def _check_places(places: Sequence[int], largest: int, what: str) -> None:
+    if any(not 1 <= abs(place) <= largest for place in places):
         raise PhraseProblem(
-            f"asks for number {max(positions, key=abs)} of a month",
+            f"asks for number {max(places, key=abs)} of a month",
             rule=f"a month has at most {largest} {what}",
             fix="the last one: last monday of the month",
         )
@@ -151,9 +138,7 @@ def _merged(before: tuple[T, ...], more: Sequence[T]) -> tuple[T, ...]:
 
 def _with_period(plan: Plan, written: Written) -> Plan:
     """Add what repeats: an interval, steps within the day, or a calendar unit."""
-    weekly_every = [
-        day.every_other for day in written.days if isinstance(day, parts.Weekly) and day.every_other > 1
-    ]
+    weekly_every = [day.every_other for day in written.days if day.every_other > 1]
     wall_clock = bool(
         written.times or written.window or written.past_hour or written.part or plan.has_days or plan.months
     )
@@ -190,11 +175,7 @@ def _with_period(plan: Plan, written: Written) -> Plan:
     adverbs = [clock_times.calendar_unit(part.length, wall_clock=True) for part in written.adverbs]
     if any(found is not None and found != unit for found in adverbs) and len(set(units)) > 1:
         raise TwoWays("repeats in two ways")
-    if (
-        unit is not None
-        and unit[0] > 1
-        and any(isinstance(day, parts.Weekly) and day.every for day in written.days)
-    ):
+    if unit is not None and unit[0] > 1 and any(day.weekly and day.every for day in written.days):
         why = f"repeats some days every {unit[0]} {unit[1]}s and others every week"
         raise TwoWays(why, fix="a list of two triggers")
     if fixed:
@@ -234,17 +215,11 @@ def _one_unit(units: list[tuple[int, str]]) -> tuple[int, str] | None:
     return found[0] if found else None
 
 
-def _check_every_nth(days: Sequence[Any], unit: tuple[int, str] | None) -> None:
+def _check_every_nth(days: Sequence[parts.Days], unit: tuple[int, str] | None) -> None:
     for day in days:
-        if (
-            isinstance(day, parts.Nth)
-            and day.every
-            and day.weekday is not None
-            and unit is None
-            and len(day.positions) == 1
-            and day.positions[0] > 1
-        ):
-            name, place = WEEKDAY_NAMES[day.weekday][:3], day.positions[0]
+        if day.every and unit is None and len(day.nth) == 1 and day.nth[0][0] > 1:
+            place, weekday = day.nth[0]
+            name = WEEKDAY_NAMES[weekday][:3]
             raise TwoReadings(
                 "weeks or months can be counted",
                 f"every {place} weeks on {name}",
@@ -255,7 +230,7 @@ def _check_every_nth(days: Sequence[Any], unit: tuple[int, str] | None) -> None:
 def _with_interval(plan: Plan, written: Written, every: timedelta, unit: tuple[int, str] | None) -> Plan:
     """Read `every 15 minutes`: an interval, or steps of the day where certain days or hours are named."""
     written.refuse_time_of_day()
-    if any(isinstance(day, parts.Nth) and day.edge for day in written.days):
+    if any(day.edge for day in written.days):
         raise PhraseProblem(
             "has the start or the end of an interval",
             rule="a month, a quarter and a year have a first and a last day",
@@ -282,11 +257,7 @@ def _with_unit(plan: Plan, unit: tuple[int, str] | None, written: Written) -> Pl
     """Add the calendar unit, and the days that it means when none are named."""
     count, name = unit or (1, "")
     has_nth = bool(plan.nth or plan.month_days or plan.working or plan.nearest)
-    plain = (
-        plan.weekdays
-        and not plan.both
-        and not all(day.every for day in written.days if isinstance(day, parts.Weekly))
-    )
+    plain = plan.weekdays and not plan.both and not all(day.every for day in written.days if day.weekly)
     wrong = {
         "day": has_nth or plan.dates or (plan.weekdays and count > 1),
         "week": has_nth or plan.dates,

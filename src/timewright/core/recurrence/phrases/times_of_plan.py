@@ -69,7 +69,7 @@ class Written:
 
     def __init__(self, given_parts: Sequence[Any]) -> None:
         self.parts = given_parts
-        self.days = [part for part in given_parts if isinstance(part, parts.DAY_PARTS)]
+        self.days = [part for part in given_parts if isinstance(part, parts.Days)]
         self.adverbs = [part for part in given_parts if isinstance(part, parts.PhrasePeriod) and part.adverb]
         self.periods = [part.length for part in given_parts if isinstance(part, parts.PhrasePeriod)]
         self.times = self.one(parts.Times, "times of day")
@@ -243,7 +243,9 @@ def read_pattern(text: str) -> list[Any]:
         found: list[Any] = [parts.Months(months)] if months else []
         return [
             *found,
-            parts.Nth(days) if days else parts.PhrasePeriod(parts.Length(((Fraction(1), "day"),))),
+            parts.Days(month_days=days)
+            if days
+            else parts.PhrasePeriod(parts.Length(((Fraction(1), "day"),))),
         ]
     hours, minutes = read_time_pattern(text)
     if not hours and not minutes:

@@ -285,14 +285,15 @@ def _day_words(plan: Plan) -> str:
         return f"every {WEEKDAYS[plan.weekdays[0]]} the {ordinal(plan.month_days[0])}"
     if plan.both:
         return f"every {_weekdays(plan.weekdays)} *-*-{_listed(plan.month_days)}"
-    monthly = [f"the {ordinal(day)}" for day in plan.month_days if day > 0]
-    monthly += [f"the {position_word(day)} day" for day in plan.month_days if day < 0]
-    monthly += [
+    # Numbers last: "the 5th and the first Monday" would be the fifth and the first Monday.
+    monthly = [
         f"the {position_word(place)} {WEEKDAYS[day]}"
         for place, day in sorted(plan.nth, key=lambda one: (one[0] < 0, one))
     ]
     monthly += [f"the {position_word(place)} weekday" for place in plan.working]
     monthly += [f"the weekday nearest to the {ordinal(day)}" for day in plan.nearest]
+    monthly += [f"the {ordinal(day)}" for day in plan.month_days if day > 0]
+    monthly += [f"the {position_word(day)} day" for day in plan.month_days if day < 0]
     dates = [f"{day} {MONTHS[month - 1]}" for month, day in plan.dates]
     weekly = f"every {_weekdays(plan.weekdays)}" if plan.weekdays else ""
     shorter = " or the last day" if _clamped(plan) else ""
