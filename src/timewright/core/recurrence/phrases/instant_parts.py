@@ -142,13 +142,10 @@ def add_months(day: date, months: int) -> date:
     return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
 
 
-def nth_in_month(year: int, month: int, part: NthDate) -> date | None:
-    try:
-        length = monthrange(year, month)[1]
-    except (ValueError, OverflowError):
-        return None
-    wanted = part.days
-    days = [date(year, month, day) for day in range(1, length + 1)]
+def nth_in_month(month: date, wanted: Days) -> date | None:
+    """Return a counted day of the month that a date is in; None if it has no such day."""
+    length = monthrange(month.year, month.month)[1]
+    days = [month.replace(day=day) for day in range(1, length + 1)]
     if wanted.working:
         days = [day for day in days if day.weekday() < 5]
     elif wanted.nth:

@@ -37,6 +37,8 @@ T = TypeVar("T")
 
 _CALENDAR_MONTHS = {"month": 1, "quarter": 3, "year": 12}
 _CALENDAR_DAYS = {"day": 1, "week": 7, "fortnight": 14}
+# 29 February may be eight years ahead.
+MAX_DAYS = 9 * 366
 _DAY_PARTS = (FromNow, RelativeDay, NextWorkingDay, UnitRef, NthDate, DateOfYear, WrittenDate)
 
 
@@ -114,15 +116,14 @@ class _Reader:
         extra, seconds = divmod(self.seconds or 0, 86_400)
         return _to_instant(datetime.combine(day, time()) + timedelta(days=extra, seconds=seconds), self.zone)
 
-    def _search(self, day_of: Callable[[int], date | None], steps: range) -> datetime:
-        """Return the first instant after now among numbered days; before now if the past is wanted."""
-        for step in steps:
-            day = day_of(-step if self.past else step)
-            if day is None:
-                continue
-            at = self._at(day)
-            if (at <= self.now) if self.past else (at > self.now):
-                return at
+    def _first(self, fits: Callable[[date], bool]) -> datetime:
+        """Return the first instant after now on a day that fits; or, for the past, the last one before."""
+        for step in range(MAX_DAYS):
+            day = self.today + timedelta(days=-step if self.past else step)
+            if fits(day):
+                at = self._at(day)
+                if (at <= self.now) if self.past else (at > self.now):
+                    return at
         raise _out_of_range()
 
     def _next_time(self) -> datetime:
@@ -130,7 +131,7 @@ class _Reader:
             raise PhraseProblem(
                 "has no day and no time", rule="a day, a time, or both", fix="tomorrow at 09:00"
             )
-        return self._search(lambda step: self.today + timedelta(days=step), range(2))
+        return self._first(lambda _: True)
 
     def _weekday(self, ref: WeekdayRef) -> datetime:
         ahead = (ref.weekday - self.today.weekday()) % 7
@@ -148,8 +149,7 @@ class _Reader:
                     fix=f"next {name}",
                 )
             return found
-        first = ahead - 7 if self.past and ahead else ahead
-        return self._search(lambda step: self.today + timedelta(days=first + 7 * step), range(2))
+        return self._first(lambda day: day.weekday() == ref.weekday)
 
     def _day(self, part: Any) -> datetime:
         if isinstance(part, RelativeDay):
@@ -170,38 +170,29 @@ class _Reader:
 
     def _date(self, part: DateOfYear) -> datetime:
         if not part.months:
-            return self._search(lambda step: self._month_day(step, part.day), range(14))
+            return self._first(lambda day: day.day == part.day)
         month = part.months[0]
         if part.year is not None:
             return self._at(make_date(part.year, month, part.day))
         make_date(2024, month, part.day)
-        return self._search(lambda step: date_or_none(self.today.year + step, month, part.day), range(9))
+        return self._first(lambda day: (day.month, day.day) == (month, part.day))
 
     def _year(self, month: int, day: int) -> date:
         """Return the date in the year in which it is next after now."""
         return self._date(DateOfYear(day, (month,))).astimezone(self.zone).date()
 
-    def _month_day(self, step: int, day: int) -> date | None:
-        year, month = divmod(self.today.year * 12 + self.today.month - 1 + step, 12)
-        return date_or_none(year, month + 1, day)
-
     def _nth(self, part: NthDate) -> datetime:
-        def find(step: int) -> date | None:
-            months = self.today.year * 12 + self.today.month - 1 + step
-            if part.month is not None:
-                months = (part.year or self.today.year + step) * 12 + part.month - 1
-            elif part.next_month:
-                months = self.today.year * 12 + self.today.month
-            return nth_in_month(months // 12, months % 12 + 1, part)
-
-        if part.year is not None or part.next_month:
-            found = find(0)
-            if found is None:
-                raise PhraseProblem(
-                    "has a day that this month does not have", rule="a day of the month", fix="last day"
-                )
-            return self._at(found)
-        return self._search(find, range(14))
+        if part.year is None and not part.next_month:
+            return self._first(
+                lambda day: part.month in (None, day.month) and nth_in_month(day, part.days) == day
+            )
+        month = add_months(self.today, 1) if part.year is None else date(part.year, part.month or 1, 1)
+        found = nth_in_month(month, part.days)
+        if found is None:
+            raise PhraseProblem(
+                "has a day that this month does not have", rule="a day of the month", fix="last day"
+            )
+        return self._at(found)
 
     def _in_unit(self) -> datetime:
         unit = self.one(UnitRef, "periods")
@@ -211,7 +202,8 @@ class _Reader:
         if unit.unit == "week" and weekday is not None and not weekday.which:
             return self._at(self.today + timedelta(days=weekday.weekday - self.today.weekday() + 7 * step))
         if unit.unit == "month" and day is not None and not day.months:
-            found = self._month_day(step, day.day)
+            month = add_months(self.today, step)
+            found = date_or_none(month.year, month.month, day.day)
             if found is not None:
                 return self._at(found)
         if unit.unit == "year" and day is not None and day.months and day.year is None:
