@@ -14,7 +14,13 @@ from msgspec.structs import replace
 from tests.core.input import model_strategies as values
 from timewright.core.calendars import Calendar, CalendarRule
 from timewright.core.input.aliases import CHOICE_ALIASES, FIELD_ALIASES, snake_case
-from timewright.core.input.decode import decode, decode_changes, decode_policy, decode_schedule
+from timewright.core.input.decode import (
+    decode,
+    decode_changes,
+    decode_policy,
+    decode_schedule,
+    describe_phrase,
+)
 from timewright.core.input.encoding import encode
 from timewright.core.input.queue_file import decode_queue_file
 from timewright.core.input.scalars import MAX_DEPTH
@@ -691,6 +697,22 @@ def test_a_calendar_is_read_like_everything_else() -> None:
             == "calendar.dates[0]"
         )
     assert made(calendar={"except": "off"}).calendar == CalendarRule(except_=("off",))
+
+
+def test_phrases_in_several_zones_are_repeated_each_with_its_own() -> None:
+    texts = ["day at 9 Asia/Tokyo", "day at 10 Europe/Paris", "day at 11"]
+    draft = {"name": "x", "note": "x", "trigger": texts}
+    schedule = decode_schedule(draft, id="sch_x", now=NOON, zone="Europe/Berlin")
+    assert describe_phrase(draft, schedule, zone="Europe/Berlin").split("; ") == [
+        "every day at 09:00, Asia/Tokyo",
+        "every day at 10:00, Europe/Paris",
+        "every day at 11:00, Europe/Berlin",
+    ]
+
+
+@pytest.mark.parametrize("value", [-1, True, "failure"])
+def test_a_list_of_triggers_that_is_no_list_is_refused_inside_a_list(value: object) -> None:
+    assert refusal(decode, [{"triggers": value}, "@hourly"], AnyTrigger).field == "triggers[0].kind"
 
 
 def test_an_enum_member_is_accepted_as_a_value() -> None:

@@ -32,9 +32,11 @@ from timewright.core.recurrence.triggers import (
     After,
     AnyOf,
     AnyTrigger,
+    Cron,
     Every,
     Once,
     Rrule,
+    parts_of,
     with_anchor,
     with_start,
     with_zone,
@@ -209,23 +211,29 @@ def describe_phrase(raw: Any, schedule: Schedule, *, zone: DefaultZone = "UTC") 
     trigger = _read_reboot(canonical_fields(_http_timeout(raw), Schedule)).get("trigger")
     if not isinstance(trigger, str | list | tuple) and not names_trigger(trigger):
         return ""
-    named = zone_in(trigger) or zone_of(schedule.trigger)
     if isinstance(schedule.trigger, Once):
         texts = trigger.values() if isinstance(trigger, Mapping) else (trigger,)
         written = next(filter(None, map(zone_in_text, texts)), None)
-        return describe_instant(schedule.trigger.at, zone=written or named or zone)
+        return describe_instant(schedule.trigger.at, zone=written or zone_in(trigger) or zone)
+    zones = {
+        part.expression if isinstance(part, Cron) else part.rule: part.zone
+        for part in parts_of(schedule.trigger)
+        if isinstance(part, Cron | Rrule)
+    }
     readings: list[Recurrence] = []
-    expand_trigger(_with_zone(trigger, named), "trigger", readings)
-    return "; ".join(dict.fromkeys(reading.read_as for reading in readings))
+    expand_trigger(_without_plain_cron(trigger) if zones else trigger, "trigger", readings)
+    found: list[str] = []
+    for reading in readings:
+        unnamed = [zones[spec.text] for spec in reading.triggers if spec.zone is None and spec.text in zones]
+        found.append(", ".join([reading.read_as, *unnamed[:1]]))
+    return "; ".join(dict.fromkeys(found))
 
 
-def _with_zone(trigger: Any, zone: str | None) -> Any:
-    """Return the trigger with the zone that the schedule was given, so that its description names it."""
+def _without_plain_cron(trigger: Any) -> Any:
+    """Return texts as values of `cron`, so that a cron expression is not explained as a phrase."""
     if isinstance(trigger, list | tuple):
-        return [_with_zone(one, zone) for one in trigger]
-    if zone is None or zone_in(trigger) is not None:
-        return trigger
-    return {"cron": trigger, "zone": zone} if isinstance(trigger, str) else {**trigger, "zone": zone}
+        return [_without_plain_cron(one) for one in trigger]
+    return {"cron": trigger} if isinstance(trigger, str) else trigger
 
 
 def _read_reboot(given: Mapping[str, Any]) -> dict[str, Any]:

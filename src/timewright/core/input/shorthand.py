@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,16 @@ class Milliseconds(Struct, frozen=True):
     value: Any
 
 
+def _word(key: Any) -> str:
+    """Return a key as the canonical word for a field, also without the ending of a field in milliseconds."""
+    return snake_case(str(key)).removesuffix("_ms")
+
+
+def _without(given: Mapping[str, Any], words: Container[str]) -> TaggedFields:
+    """Return the fields with other words."""
+    return {key: value for key, value in given.items() if _word(key) not in words}
+
+
 def expand_trigger(raw: Any, path: str, readings: list[Recurrence] | None = None) -> Any:
     """Expand a trigger from text, a list, or a mapping whose fields show its kind.
 
@@ -80,14 +90,17 @@ def expand_trigger(raw: Any, path: str, readings: list[Recurrence] | None = None
     if not isinstance(raw, Mapping):
         raise input_error(path, raw, "is not a trigger", rule=_TRIGGER_RULE, fix=_TRIGGER_FIX)
     given = {key: value for key, value in raw.items() if value is not None}
-    words = {snake_case(str(key)).removesuffix("_ms"): value for key, value in given.items()}
+    words = {_word(key): value for key, value in given.items()}
     kind = _trigger_kind(words, path)
     if kind == "manual" or words.get("manual") is False:
-        given = {key: value for key, value in given.items() if snake_case(str(key)) != "manual"}
+        given = _without(given, ("manual",))
     if kind == "any_of":
-        return _expand_any_of(given, path, readings)
+        for key, value in given.items():
+            if isinstance(value, list | tuple) and _word(key) in ("triggers", "any_of"):
+                given[key] = _expand_list(value, path, readings)
+        return {**given, "kind": kind}
     phrase = _phrase_of(kind, words)
-    rest = _without_fields(given, _TRIGGER_KEYS)
+    rest = _without(given, {"kind", *_TRIGGER_KEYS})
     if phrase is not None:
         return _expand_text(phrase, path, rest, readings, key=kind)
     if kind == "after" and not isinstance(words.get("after"), type(None) | timedelta):
@@ -102,9 +115,7 @@ def expand_trigger(raw: Any, path: str, readings: list[Recurrence] | None = None
 def names_trigger(raw: Any) -> bool:
     """Whether a mapping has a field that shows the kind of a trigger."""
     return isinstance(raw, Mapping) and any(
-        snake_case(str(key)).removesuffix("_ms") in _TRIGGER_KEYS
-        for key, value in raw.items()
-        if value is not None
+        _word(key) in _TRIGGER_KEYS for key, value in raw.items() if value is not None
     )
 
 
@@ -133,8 +144,7 @@ def expand_target(raw: Any, path: str) -> Any:
     words = {snake_case(str(key)): value for key, value in raw.items() if value is not None}
     kinds = [word for word in words if word in TARGET_VALUE_FIELDS]
     if len(kinds) == 1:
-        rest = {key: value for key, value in raw.items() if snake_case(str(key)) != kinds[0]}
-        return {**_expand_target_value(kinds[0], words[kinds[0]], path), **rest}
+        return {**_expand_target_value(kinds[0], words[kinds[0]], path), **_without(raw, kinds)}
     implied = {_TARGET_KIND_BY_FIELD[word] for word in words if word in _TARGET_KIND_BY_FIELD}
     if kinds:
         named, fix = " and ".join(kinds), f"leave out {kinds[0]} or {kinds[1]}"
@@ -203,18 +213,9 @@ def _expand_list(raw: Sequence[Any], path: str, readings: list[Recurrence] | Non
     for number, one in enumerate(raw):
         is_short = isinstance(one, str | Mapping)
         found = expand_trigger(one, f"{path}.triggers[{number}]", readings) if is_short else one
-        parts += (
-            found["triggers"] if is_short and found["kind"] == "any_of" and "triggers" in found else [found]
-        )
+        inner = found.get("triggers") if is_short and found["kind"] == "any_of" else None
+        parts += inner if isinstance(inner, list) else [found]
     return parts
-
-
-def _expand_any_of(given: Mapping[str, Any], path: str, readings: list[Recurrence] | None) -> TaggedFields:
-    fields: TaggedFields = {}
-    for key, value in given.items():
-        is_list = isinstance(value, list | tuple) and snake_case(str(key)) in ("triggers", "any_of")
-        fields[key] = _expand_list(value, path, readings) if is_list else value
-    return {**fields, "kind": "any_of"}
 
 
 def _expand_phrase(
@@ -223,9 +224,7 @@ def _expand_phrase(
     """Return the triggers of a phrase, each with the other fields of the mapping (`zone`, `dst`)."""
     from timewright.core.recurrence.phrases import parse_recurrence
 
-    zone = next(
-        (name_of_zone(value) for name, value in rest.items() if snake_case(str(name)) in ZONE_FIELDS), None
-    )
+    zone = next((name_of_zone(value) for name, value in rest.items() if _word(name) in ZONE_FIELDS), None)
     field = f"{path}.{key}" if key else path
     try:
         found = parse_recurrence(
@@ -242,7 +241,7 @@ def _expand_phrase(
         rule = "one zone, in the phrase or beside it"
         raise input_error(field, text, f"has another zone than {zone}", rule=rule, fix="remove one of them")
     # The zone is in the fields of each trigger that has one.
-    others = {name: value for name, value in rest.items() if snake_case(str(name)) not in ZONE_FIELDS}
+    others = _without(rest, ZONE_FIELDS)
     parts = [{**spec.fields(), **(others if spec.zone else rest)} for spec in found.triggers]
     return parts[0] if len(parts) == 1 else {"kind": "any_of", "triggers": parts}
 
@@ -254,9 +253,7 @@ def _expand_after(value: Any, given: Mapping[str, Any]) -> TaggedFields:
     # A schedule name that begins with a digit needs the long form.
     if isinstance(value, str) and not (_is_duration(value) or value.strip()[:1] in "0123456789.+-"):
         return {"schedule": value}
-    return {
-        key: value for key, value in given.items() if snake_case(str(key)).removesuffix("_ms") == "after"
-    } or {"delay": value}
+    return {key: length for key, length in given.items() if _word(key) == "after"} or {"delay": value}
 
 
 def _is_duration(text: str) -> bool:
@@ -295,14 +292,6 @@ def _normalize_kind(
     if not kind:
         raise input_error(f"{path}.kind", word, "is not a kind", rule=rule, fix=fix)
     return kind
-
-
-def _without_fields(given: Mapping[str, Any], words: Mapping[str, Any]) -> TaggedFields:
-    return {
-        key: value
-        for key, value in given.items()
-        if snake_case(str(key)).removesuffix("_ms") not in words and snake_case(str(key)) != "kind"
-    }
 
 
 def _expand_target_value(kind: str, value: Any, path: str) -> TaggedFields:
@@ -348,13 +337,12 @@ def _with_kind(
     if "kind" in raw:
         rule = f"one of {', '.join(value_fields)}"
         return {**raw, "kind": _normalize_kind(raw["kind"], path, rule=rule, fix=next(iter(value_fields)))}
-    words = {snake_case(str(key)).removesuffix("_ms"): value for key, value in raw.items()}
+    words = {_word(key): value for key, value in raw.items()}
     named = [word for word in words if word in value_fields]
     if len(named) == 1:
-        rest = {key: value for key, value in raw.items() if snake_case(str(key)) != named[0]}
         value = words[named[0]]
         inner = value if isinstance(value, Mapping) else {value_fields[named[0]]: value}
-        return {**inner, **rest, "kind": named[0]}
+        return {**inner, **_without(raw, named), "kind": named[0]}
     implied = [kind for kind, field in value_fields.items() if field in words]
     if {"factor", "cap"} & set(words) and "exponential" in value_fields:
         implied = ["exponential"]
@@ -363,7 +351,7 @@ def _with_kind(
 
 def _rename_delay(tagged: TaggedFields) -> TaggedFields:
     """Rename `delay` to the field of the kind that holds the first delay."""
-    for key in [key for key in tagged if snake_case(str(key)).removesuffix("_ms") == "delay"]:
+    for key in [key for key in tagged if _word(key) == "delay"]:
         value = tagged.pop(key)
         delay = Milliseconds(value) if snake_case(str(key)).endswith("_ms") else value
         tagged["wait" if tagged["kind"] == "constant" else "base"] = delay
