@@ -188,22 +188,30 @@ def _steps(field: CronField, item: str) -> list[str]:
 
 def never_fires_error(text: str, expression: CronExpression) -> InvalidCron:
     """Return the error for an impossible date; it names the fields that exclude each other."""
-    rule = expression.rule
+    rule, (*_, day, _, weekday, year) = expression.rule, expression.fields
     without_weekday = rule._replace(week_days=None)
     if (rule.both or rule.week_days is None) and not matching_days(without_weekday, None).years:
-        return _day_past_the_month(text, expression)
-    if not matching_days(rule, None).years:
-        return _days_that_never_meet(text, expression)
-    return _years_without_the_day(text, expression)
+        value, (field, fix) = day, _day_past_the_month(text, expression)
+    elif not matching_days(rule, None).years:
+        value, weekday = weekday, weekday.removeprefix("+")
+        field = f"day of month {day} and weekday {weekday} (no day is both)"
+        fix = f"'{_first_possible(text, {_WEEKDAY: weekday})}' for either of them"
+    else:
+        latest = (expression.years or 0).bit_length() - 1
+        nearest = matching_days(rule, None).nearest_year(latest)
+        value, field = year, f"year {year} (it has no such day)"
+        fix = f"'{_first_possible(text, {_YEAR: str(nearest)})}'"
+    return InvalidCron(
+        f"cron {quote_shortened(text)} never fires", field=field, value=value, rule=_RULE, fix=fix
+    )
 
 
-def _day_past_the_month(text: str, expression: CronExpression) -> InvalidCron:
+def _day_past_the_month(text: str, expression: CronExpression) -> tuple[str, str]:
+    """Return the days that the months lack, and a fix."""
     day, month = expression.fields[_DAY], expression.fields[4]
     months = list(bit_values(expression.rule.months))
-    longest, shortest = (
-        max(map(max_month_length, months)),
-        min(28 if m == 2 else max_month_length(m) for m in months),
-    )
+    longest = max(map(max_month_length, months))
+    shortest = min(28 if m == 2 else max_month_length(m) for m in months)
     has = f"{MONTHS[months[0] - 1]} has" if len(months) == 1 else "none has more than"
     most = "at most " if months == [2] else ""
     where = f"month {month}" if len(months) == 1 else f"months {month}"
@@ -211,40 +219,9 @@ def _day_past_the_month(text: str, expression: CronExpression) -> InvalidCron:
     fixed, last = (
         _first_possible(text, {_DAY: new}, {_DAY: new, _WEEKDAY: "*"}) for new in (str(shortest), "L")
     )
-    return _impossible_error(
-        text,
-        field=f"{what} in {where} ({has} {most}{longest} days)",
-        value=day,
-        fix=f"'{fixed}' or 'L' for the last day: '{last}'",
-    )
-
-
-def _days_that_never_meet(text: str, expression: CronExpression) -> InvalidCron:
-    day, weekday = expression.fields[_DAY], expression.fields[_WEEKDAY].removeprefix("+")
-    fixed = _first_possible(text, {_WEEKDAY: weekday})
-    return _impossible_error(
-        text,
-        field=f"day of month {day} and weekday {weekday} (no day is both)",
-        value=expression.fields[_WEEKDAY],
-        fix=f"'{fixed}' for either of them",
-    )
-
-
-def _years_without_the_day(text: str, expression: CronExpression) -> InvalidCron:
-    year = expression.fields[_YEAR]
-    latest = (expression.years or 0).bit_length() - 1
-    nearest = matching_days(expression.rule, None).nearest_year(latest)
-    return _impossible_error(
-        text,
-        field=f"year {year} (it has no such day)",
-        value=year,
-        fix=f"'{_first_possible(text, {_YEAR: str(nearest)})}'",
-    )
-
-
-def _impossible_error(text: str, *, field: str, value: str, fix: str) -> InvalidCron:
-    return InvalidCron(
-        f"cron {quote_shortened(text)} never fires", field=field, value=value, rule=_RULE, fix=fix
+    return (
+        f"{what} in {where} ({has} {most}{longest} days)",
+        f"'{fixed}' or 'L' for the last day: '{last}'",
     )
 
 
