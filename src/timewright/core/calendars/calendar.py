@@ -7,10 +7,11 @@ Importers of public holidays and iCalendar files fill `dates`, `names` and `span
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from calendar import isleap
 from datetime import UTC, date, datetime, time
 from functools import lru_cache
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
@@ -31,6 +32,7 @@ MAX_DAY_NAME_LENGTH = 200
 _CLOCK_PATTERN = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?|24:00(?::00)?")
 _MONTH_DAY = re.compile(r"([0-9]{2})-([0-9]{2})")
 _FULL_DAY = 86_400
+_FIRST_DAY, _SPAN_START = attrgetter("first"), attrgetter("start")
 _LEAP_YEAR = 2000
 
 
@@ -156,14 +158,15 @@ class Calendar(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Return a later instant up to which `covers` does not change; it may change there."""
         moment = as_instant(moment)
         # Until the next clock change, local time advances like UTC.
-        boundaries = [next_clock_change(moment, self.zone)]
+        offset_period = offset_periods(self.zone, "match").at((moment - EPOCH) // SECOND)
+        boundaries = [EPOCH + offset_period.end * SECOND]
         reading = moment.astimezone(ZoneInfo(self.zone)).replace(tzinfo=None, fold=0)
         local_boundary = (
             self._next_hour_boundary(reading) if self.weekly else self._next_day_boundary(reading.date())
         )
         if local_boundary is not None:
             boundaries.append(moment + (local_boundary - reading))
-        found = bisect_right(self.spans, moment, key=_span_start)
+        found = bisect_right(self.spans, moment, key=_SPAN_START)
         if found and self.spans[found - 1].end > moment:
             boundaries.append(self.spans[found - 1].end)
         boundaries.extend(span.start for span in self.spans[found : found + 1])
@@ -177,15 +180,14 @@ class Calendar(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.names.get(day) or self.names.get(day[5:]) or (span.name if span is not None else "")
 
     def _span_at(self, moment: datetime) -> Span | None:
-        found = bisect_right(self.spans, moment, key=_span_start)
+        found = bisect_right(self.spans, moment, key=_SPAN_START)
         return self.spans[found - 1] if found and moment < self.spans[found - 1].end else None
 
     def _has_day(self, day: date) -> bool:
-        if self.dates and _at_or_before(self.dates, day) == day:
+        at = bisect_left(self.dates, day)
+        if self.dates[at : at + 1] == (day,) or f"{day:%m-%d}" in self.yearly:
             return True
-        if self.yearly and f"{day:%m-%d}" in self.yearly:
-            return True
-        found = bisect_right(self.ranges, day, key=_first_day)
+        found = bisect_right(self.ranges, day, key=_FIRST_DAY)
         return found > 0 and day <= self.ranges[found - 1].last
 
     def _has_hour(self, local: datetime) -> bool:
@@ -204,7 +206,7 @@ class Calendar(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def _next_day_boundary(self, today: date) -> datetime | None:
         """Return the local start of the next day on which coverage by days may change, or None."""
-        found = bisect_right(self.ranges, today, key=_first_day)
+        found = bisect_right(self.ranges, today, key=_FIRST_DAY)
         if found and self.ranges[found - 1].last >= today:
             last = self.ranges[found - 1].last
             return None if last == date.max else datetime.combine(last + DAY, time())
@@ -235,11 +237,6 @@ def instant_of_reading(day: date, clock: time, zone: str) -> datetime:
     if at.astimezone(rules).replace(tzinfo=None, fold=0) == reading:
         return at
     return EPOCH + offset_periods(zone, "match").at((at - EPOCH) // SECOND).start * SECOND
-
-
-def next_clock_change(moment: datetime, zone: str) -> datetime:
-    """Return an instant up to which the UTC offset is constant, at most the next clock change."""
-    return EPOCH + offset_periods(zone, "match").at((moment - EPOCH) // SECOND).end * SECOND
 
 
 @lru_cache(maxsize=4096)
@@ -333,7 +330,7 @@ def join_names(one: str, other: str) -> str:
 
 def _joined_ranges(ranges: tuple[DateRange, ...]) -> list[DateRange]:
     joined: list[DateRange] = []
-    for run in sorted(ranges, key=_first_day):
+    for run in sorted(ranges, key=_FIRST_DAY):
         before = joined[-1] if joined else None
         if before is None or (before.last < date.max and run.first > before.last + DAY):
             joined.append(run)
@@ -344,7 +341,7 @@ def _joined_ranges(ranges: tuple[DateRange, ...]) -> list[DateRange]:
 
 def _joined_spans(spans: tuple[Span, ...]) -> list[Span]:
     joined: list[Span] = []
-    for span in sorted(spans, key=_span_start):
+    for span in sorted(spans, key=_SPAN_START):
         before = joined[-1] if joined else None
         if before is None or span.start > before.end:
             joined.append(span)
@@ -354,24 +351,8 @@ def _joined_spans(spans: tuple[Span, ...]) -> list[Span]:
     return joined
 
 
-def _at_or_before(days: tuple[date, ...], day: date) -> date | None:
-    found = bisect_right(days, day)
-    return days[found - 1] if found else None
-
-
 def _next_yearly(yearly: tuple[str, ...], today: date) -> date:
     """Return the next of the yearly days; 29 February may be up to eight years ahead."""
-    texts = (f"{year:04d}-{text}" for year in range(today.year, today.year + 9) for text in yearly)
-    return next(date.fromisoformat(text) for text in texts if _exists(text) and text > today.isoformat())
-
-
-def _exists(text: str) -> bool:
-    return not text.endswith("02-29") or isleap(int(text[:4]))
-
-
-def _first_day(run: DateRange) -> date:
-    return run.first
-
-
-def _span_start(span: Span) -> datetime:
-    return span.start
+    days = ((year, text) for year in range(today.year, today.year + 9) for text in yearly)
+    texts = (f"{year:04d}-{text}" for year, text in days if text != "02-29" or isleap(year))
+    return next(date.fromisoformat(text) for text in texts if text > today.isoformat())
