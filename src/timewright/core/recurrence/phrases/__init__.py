@@ -3,6 +3,13 @@
 One grammar (`rules`) reads recurrences and instants for every interface. A phrase that is ambiguous,
 incomplete or nonsense is refused with what is wrong and what to write; nothing is guessed, and no proposal
 fires more often than what was asked.
+
+    tokens       splits the text into words, numbers and dates
+    rules        the table of what may be written, which `grammar` reads; each rule builds one of `parts`
+    plan         joins the parts of a recurrence, with `times_of_plan` and `clock_times`
+    triggers     writes a plan as cron expressions and recurrence rules, and as the sentence that repeats it
+    instants     joins the parts of a point in time, with `instant_parts`
+    refusals     what stopped the reading, and what to write instead
 """
 
 from __future__ import annotations
