@@ -7,7 +7,7 @@ is one pass of one regular expression without nested repetition, so it takes lin
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from fractions import Fraction
 from functools import cache
@@ -203,7 +203,7 @@ _TOKEN = re.compile(
 )
 _LOWER = str.maketrans({chr(code): chr(code + 32) for code in range(65, 91)})
 _END = re.compile(r"(?<=[a-zA-Z)])[.!;]$")
-_OFFSET = re.compile(r"([+-])([0-9]{2}):?([0-9]{2})")
+_WRITTEN = re.compile(r"([0-9-]{10})[t ]([0-9:]+)(?:\.([0-9]+))? ?(z|[+-][0-9]{2}:?[0-9]{2})?")
 
 
 def split(text: str) -> list[Token]:
@@ -242,7 +242,7 @@ def _token(kind: str, text: str) -> Token:
         date, clock = re.findall("..", text[:8]), re.findall("..", text[9:15])
         written = f"{''.join(date[:2])}-{date[2]}-{date[3]}t{':'.join(clock)}"
         return _token("INSTANT", f"{written}z" if text.endswith("z") else written)
-    kinds = {kind: _value(kind, text)}
+    kinds = {kind: _VALUES.get(kind, str)(text)}
     if kind == "ORDINAL":
         kinds["DATE_NUMBER"] = kinds[kind]
     if kind == "SLASHED" and len(kinds[kind]) == 2 and 0 < kinds[kind][0] < kinds[kind][1]:
@@ -255,29 +255,26 @@ def _token(kind: str, text: str) -> Token:
     return Token(text, kinds)
 
 
-def _value(kind: str, text: str) -> Any:
-    if kind == "NUMBER":
-        return int(text)
-    if kind == "ORDINAL":
-        return int(text[:-2])
-    if kind == "DECIMAL":
-        return Fraction(text)
-    if kind in ("CLOCK", "HOUR_MINUTE", "DATE", "SLASHED", "DOTTED"):
-        return tuple(int(part) for part in re.split(r"[:/.h-]", text) if part)
-    if kind == "PAST_HOUR":
-        return int(text[1:])
-    if kind == "HALF":
-        return text[0]
-    if kind == "CALENDAR":
-        return text.split(None, 1)[1]
-    if kind == "ZONE":
-        return find_zone(text)
-    return text
-
-
 def find_zone(text: str) -> str:
     """Return the name of a zone in its own case; unknown text is returned as it is, and refused later."""
     return _zone_names().get(text.lower(), text if "/" in text else text.upper())
+
+
+def _numbers_in(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.split(r"[:/.h-]", text) if part)
+
+
+# What the text of a token means; of other kinds it is the text itself.
+_VALUES: dict[str, Callable[[str], Any]] = {
+    "NUMBER": int,
+    "ORDINAL": lambda text: int(text[:-2]),
+    "DECIMAL": Fraction,
+    **dict.fromkeys(("CLOCK", "HOUR_MINUTE", "DATE", "SLASHED", "DOTTED"), _numbers_in),
+    "PAST_HOUR": lambda text: int(text[1:]),
+    "HALF": lambda text: text[0],
+    "CALENDAR": lambda text: text.split(None, 1)[1],
+    "ZONE": find_zone,
+}
 
 
 def find_zone_of_city(word: str) -> str:
@@ -295,26 +292,24 @@ def _zone_names() -> dict[str, str]:
 
 def read_written_instant(text: str) -> tuple[datetime, timedelta | None]:
     """Return the local time and the offset of `2026-12-25T09:00+01:00`; the offset may be missing."""
-    offset: timedelta | None = None
-    local = text.replace("t", " ")
-    found = _OFFSET.search(local, 11)
-    if local.endswith("z"):
-        local, offset = local[:-1], timedelta(0)
-    elif found is not None:
-        local = local[: found.start()]
-        offset = timedelta(hours=int(found[2]), minutes=int(found[3])) * (-1 if found[1] == "-" else 1)
-    whole, _, fraction = local.strip().partition(".")
-    seconds = whole if whole.count(":") == 2 else f"{whole}:00"
+    found = _WRITTEN.fullmatch(text)
+    assert found is not None
+    day, clock, fraction, zone = found.groups()
     try:
-        moment = datetime.strptime(seconds, "%Y-%m-%d %H:%M:%S")  # noqa: DTZ007 - the zone is added by the caller
+        seconds = "" if clock.count(":") == 2 else ":00"
+        local = datetime.strptime(f"{day} {clock}{seconds}", "%Y-%m-%d %H:%M:%S")  # noqa: DTZ007 - the caller adds the zone
     except ValueError:
         raise PhraseProblem(
             f"has a time that does not exist: {text.upper()}",
             rule="a day of the calendar, an hour 0 to 23, a minute and second 0 to 59",
             fix="2026-12-25T09:00:00Z",
         ) from None
-    if offset is not None and (abs(offset) >= timedelta(hours=24) or (found and found[3] > "59")):
+    local = local.replace(microsecond=int(f"{fraction[:6]:0<6}") if fraction else 0)
+    if zone in (None, "z"):
+        return local, None if zone is None else timedelta(0)
+    hours, minutes = int(zone[1:3]), int(zone[-2:])
+    if hours > 23 or minutes > 59:
         raise PhraseProblem(
             "has an offset that does not exist", rule="an offset is less than 24 hours", fix="+01:00"
         )
-    return moment.replace(microsecond=int(f"{fraction[:6]:0<6}") if fraction else 0), offset
+    return local, timedelta(hours=hours, minutes=minutes) * (-1 if zone[0] == "-" else 1)
