@@ -18,6 +18,7 @@ from msgspec import inspect as mi
 from timewright.core.alerts.channels import AnySender, expand_sender
 from timewright.core.alerts.incidents import AlertRules, CheckIn, Expect
 from timewright.core.calendars import CalendarRule, WeeklyHours, parse_hours_phrase, parse_rule_phrase
+from timewright.core.input import scalars
 from timewright.core.input.aliases import FIELD_ALIASES, REPLACEMENTS, FieldPath, normalize_choice, snake_case
 from timewright.core.input.input_errors import (
     check_cap,
@@ -27,19 +28,6 @@ from timewright.core.input.input_errors import (
     raise_at_path,
     show_value,
     unknown_field,
-)
-from timewright.core.input.scalars import (
-    MAX_PARTS,
-    read_bool,
-    read_choice,
-    read_date,
-    read_duration,
-    read_instant,
-    read_json_value,
-    read_literal,
-    read_null,
-    read_number,
-    read_text,
 )
 from timewright.core.input.shorthand import (
     Milliseconds,
@@ -349,7 +337,7 @@ def _read_union(raw: Any, info: mi.UnionType, path: str, base: object) -> Any:
 
 def _read_list(raw: Any, info: mi.Type, path: str) -> Any:
     assert isinstance(info, mi.VarTupleType)
-    low, high = info.min_length or 0, info.max_length or MAX_PARTS
+    low, high = info.min_length or 0, info.max_length or scalars.MAX_PARTS
     if not isinstance(raw, list | tuple) or not low <= len(raw) <= high:
         rule = f"a list of {low} to {high}"
         raise input_error(path, raw, "is not a valid list", rule=rule, fix="[first, second]")
@@ -373,20 +361,20 @@ def _read_mapping(raw: Any, info: mi.Type, path: str) -> Any:
 
 
 _SIMPLE_READERS: dict[type[mi.Type], Callable[[Any, str], Any]] = {
-    mi.AnyType: read_json_value,
-    mi.BoolType: read_bool,
-    mi.DateTimeType: read_instant,
-    mi.DateType: read_date,
-    mi.NoneType: read_null,
-    mi.TimeDeltaType: read_duration,
+    mi.AnyType: scalars.read_json_value,
+    mi.BoolType: scalars.read_bool,
+    mi.DateTimeType: scalars.read_instant,
+    mi.DateType: scalars.read_date,
+    mi.NoneType: scalars.read_null,
+    mi.TimeDeltaType: scalars.read_duration,
 }
 _TYPED_READERS: dict[type[mi.Type], Callable[[Any, mi.Type, str], Any]] = {
     mi.DictType: _read_mapping,
-    mi.EnumType: read_choice,
-    mi.FloatType: read_number,
-    mi.IntType: read_number,
-    mi.LiteralType: read_literal,
-    mi.StrType: read_text,
+    mi.EnumType: scalars.read_choice,
+    mi.FloatType: scalars.read_number,
+    mi.IntType: scalars.read_number,
+    mi.LiteralType: scalars.read_literal,
+    mi.StrType: scalars.read_text,
     mi.VarTupleType: _read_list,
 }
 _ACCEPTS_MILLISECONDS = frozenset({mi.DateTimeType, mi.StructType, mi.TimeDeltaType, mi.UnionType})
