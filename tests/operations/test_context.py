@@ -82,5 +82,5 @@ def test_the_facts_of_retried_work_are_sent_once(harness: OperationsHarness) -> 
 
 
 def test_the_reason_of_the_request_overrides_that_of_the_caller(harness: OperationsHarness) -> None:
-    assert harness.context.actor_with_reason("x").reason == "x"
-    assert harness.context.actor_with_reason("").name == "ada"
+    assert harness.context.with_reason("x").by.reason == "x"
+    assert harness.context.with_reason("").by.name == "ada"

@@ -42,6 +42,7 @@ class OperationContext(Struct, frozen=True, kw_only=True):
     store: Store
     ids: Ids
     by: Actor = Actor()
+    """Who acts; in an operation that writes, with the reason of the request."""
     caller: Caller = LOCAL_CALLER
     auth_cache: AuthCache | None = None
     namespace: str = "default"
@@ -88,9 +89,9 @@ class OperationContext(Struct, frozen=True, kw_only=True):
         file = self.policy_file() if self.policy_file is not None else None
         return file if file is not None and file.namespace == self.namespace else None
 
-    def actor_with_reason(self, reason: str) -> Actor:
-        """Return the actor with this request's reason; without a reason, the actor as it is."""
-        return replace(self.by, reason=redact_text(reason)) if reason else self.by
+    def with_reason(self, reason: str) -> OperationContext:
+        """Return the context for acting with this reason; without a reason, the context as it is."""
+        return replace(self, by=replace(self.by, reason=redact_text(reason))) if reason else self
 
     def audit(
         self,
@@ -98,15 +99,12 @@ class OperationContext(Struct, frozen=True, kw_only=True):
         action: str,
         subject: str,
         *,
-        reason: str,
-        now: datetime,
         before: str = "",
         after: str = "",
     ) -> None:
         """Add what the caller has done in this namespace to the audit log."""
-        by, namespace = self.actor_with_reason(reason), self.namespace
-        entry = by.audit_entry(
-            action, namespace=namespace, subject=subject, now=now, before=before, after=after
+        entry = self.by.audit_entry(
+            action, namespace=self.namespace, subject=subject, now=self.now(), before=before, after=after
         )
         tx.add_audit([entry])
 

@@ -234,12 +234,13 @@ class OperationRegistry:
             noun, _, verb = name.rpartition(" ")
             request_type = _request_type(perform)
             reads_only = not issubclass(request_type, WriteRequest)
+            apply = perform if reads_only else _with_reason(perform)
             operation = Operation(
                 noun=noun,
                 verb=verb,
                 request_type=request_type,
-                perform=perform if reads_only else _with_dry_run(perform),
-                apply=perform,
+                perform=perform if reads_only else _with_dry_run(apply),
+                apply=apply,
                 scope=scope,
                 read_only=reads_only,
                 examples=examples,
@@ -317,6 +318,17 @@ def _request_type(perform: Callable[[OperationContext, R], A]) -> type[R]:
     annotations = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
     found: type[R] = function.__globals__[list(annotations.values())[-1]]
     return found
+
+
+def _with_reason(perform: Callable[[OperationContext, R], A]) -> Callable[[OperationContext, R], A]:
+    """Let the actor of the context have the reason of the request."""
+
+    @functools.wraps(perform)
+    def perform_with_reason(context: OperationContext, request: R) -> A:
+        assert isinstance(request, WriteRequest)
+        return perform(context.with_reason(request.reason), request)
+
+    return perform_with_reason
 
 
 def _with_dry_run(perform: Callable[[OperationContext, R], A]) -> Callable[[OperationContext, R], A]:

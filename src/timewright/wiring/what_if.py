@@ -89,8 +89,7 @@ def put_definition(context: OperationContext, definition: Definition) -> None:
     if definition.kind == SCHEDULE:
         operations["schedule put"](context, {"name": definition.name, **definition.fields})
     else:
-        put = OBJECT_KINDS[definition.kind].put
-        put(context, definition.name, definition.fields, "", context.now())
+        OBJECT_KINDS[definition.kind].put(context, definition.name, definition.fields)
 
 
 def fleet_names(source: Store | None, *, namespace: str, add: Iterable[Definition]) -> set[str]:

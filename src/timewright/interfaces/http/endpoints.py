@@ -31,7 +31,7 @@ from timewright.operations.access.callers import ALL_SCOPES, require_scope
 from timewright.operations.access.service_tokens import SCOPE_PREFIX
 from timewright.operations.alerts.pings import answer_inbound
 from timewright.operations.runs.logs import ListArtifacts, find_artifact_by_name, read_parts
-from timewright.operations.workflows.waits import PendingAnswer, give_answer, open_link
+from timewright.operations.workflows.waits import AnswerRun, PendingAnswer, answer_run, open_link
 from timewright.wiring.metrics_port import METRICS_CONTENT_TYPE, filter_metrics
 
 MCP_PATH = ("mcp",)
@@ -118,7 +118,7 @@ class Probes:
         if request.method == "GET":
             return html_page(render_question(asked), status=200, has_form=True)
         answer = read_answer(asked, text, request.headers.get("content-type", ""))
-        await run_in_threadpool(give_answer, context, asked.run, answer)
+        await run_in_threadpool(answer_run, context, AnswerRun(run=asked.run, answer=answer))
         if _wants_page(request):
             return html_page("Thank you, your answer was recorded.", status=200)
         return json_response({"ok": True})

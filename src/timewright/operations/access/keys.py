@@ -141,7 +141,7 @@ def create_key(context: OperationContext, tx: Transaction, request: CreateKey) -
     )
     check_name_free(read_keys(tx), draft, now=now)
     made = _issue(tx, context, draft, now=now)
-    _audit(tx, context, "key.create", made.key, reason=request.reason, now=now)
+    _audit(tx, context, "key.create", made.key)
     return made
 
 
@@ -171,7 +171,7 @@ def revoke_key(context: OperationContext, tx: Transaction, request: RevokeKey) -
     if key.revoked_at is None:
         key = _update(tx, replace(key, revoked_at=now), now=now)
         row = summarize_key(key, {}, now=now)
-        _audit(tx, context, "key.revoke", row, reason=request.reason, now=now)
+        _audit(tx, context, "key.revoke", row)
     return KeyDetail(key=summarize_key(key, last_uses(tx), now=now))
 
 
@@ -191,7 +191,7 @@ def rotate_key(context: OperationContext, tx: Transaction, request: RotateKey) -
         _update(tx, replace(old, revoked_at=now), now=now)
     fresh = replace(old, created_at=now, created_by=context.by.name, expires_at=now + life, revision=1)
     made = _issue(tx, context, fresh, now=now)
-    _audit(tx, context, "key.rotate", made.key, reason=request.reason, now=now, before=key_id(old))
+    _audit(tx, context, "key.rotate", made.key, before=key_id(old))
     return made
 
 
@@ -230,12 +230,10 @@ def _audit(
     action: str,
     key: KeySummary,
     *,
-    reason: str,
-    now: datetime,
     before: str = "",
 ) -> None:
     after = msgspec.json.encode({"name": key.name, "scopes": key.scopes, "namespaces": key.namespaces})
-    context.audit(tx, action, key.id, reason=reason, now=now, before=before, after=after.decode())
+    context.audit(tx, action, key.id, before=before, after=after.decode())
 
 
 LOCAL_KEY_NAME = "local-admin"
@@ -290,7 +288,7 @@ def _create(context: OperationContext, *, where: str, now: datetime) -> str:
                 put_key(tx, lost, replaces=old.revision, now=now)
         put_key(tx, key, replaces=0, now=now)
         reason = "first start, or the key file was lost"
-        context.audit(tx, "key.create", key_id(key), reason=reason, now=now)
+        context.with_reason(reason).audit(tx, "key.create", key_id(key))
 
     context.store.write(work)
     return token

@@ -93,7 +93,7 @@ def create_namespace(context: OperationContext, tx: Transaction, request: Create
             rule=f"at most {MAX_NAMESPACES}",
             fix="use an existing one",
         )
-    return _save(tx, context, wanted, None, reason=request.reason)
+    return _save(tx, context, wanted, None)
 
 
 @operations.write("namespace set", scope="admin", examples=({"name": "team-a", "backlog": 500},))
@@ -101,7 +101,7 @@ def set_namespace(context: OperationContext, tx: Transaction, request: SetNamesp
     """Change the quotas of a namespace, effective at once."""
     _check_unrestricted(context)
     old = _require_namespace(tx, context, _parse_name(request.settings))
-    return _save(tx, context, _parse(request.settings, old), old, reason=request.reason)
+    return _save(tx, context, _parse(request.settings, old), old)
 
 
 @operations.read("namespace get", scope="read", examples=({}, {"name": "team-a"}))
@@ -136,7 +136,7 @@ def _require_namespace(tx: Transaction, context: OperationContext, name: str) ->
 
 
 def _save(
-    tx: Transaction, context: OperationContext, wanted: Namespace, old: Namespace | None, *, reason: str
+    tx: Transaction, context: OperationContext, wanted: Namespace, old: Namespace | None
 ) -> NamespaceDetail:
     now, last = context.now(), old.revision if old is not None else 0
     saved = replace(wanted, revision=last + 1)
@@ -150,7 +150,7 @@ def _save(
         at=now,
     )
     tx.put_objects([row], replaces={saved.name: last})
-    entry = context.actor_with_reason(reason).audit_entry(
+    entry = context.by.audit_entry(
         "namespace.set" if last else "namespace.create",
         namespace=saved.name,
         subject=saved.name,

@@ -162,7 +162,7 @@ def set_secret(context: OperationContext, tx: Transaction, request: SetSecret) -
     )
     put_secret(tx, secret, replaces=last, now=now)
     after = f"revision {secret.revision}"
-    context.audit(tx, "secret.set", name, reason=request.reason, now=now, after=after)
+    context.audit(tx, "secret.set", name, after=after)
     return SecretDetail(secret=_to_summary(secret), used_by=_users(tx, context.namespace, name))
 
 
@@ -179,7 +179,7 @@ def bind_secret(context: OperationContext, tx: Transaction, request: BindSecret)
     secret = replace(old, revision=old.revision + 1, **binding)
     put_secret(tx, secret, replaces=old.revision, now=now)
     after = "; ".join(f"{field} {', '.join(names)}" for field, names in binding.items() if names)
-    context.audit(tx, "secret.bind", secret.name, reason=request.reason, now=now, after=after or "unbound")
+    context.audit(tx, "secret.bind", secret.name, after=after or "unbound")
     return SecretDetail(secret=_to_summary(secret), used_by=_users(tx, context.namespace, secret.name))
 
 
@@ -205,7 +205,7 @@ def delete_secret(context: OperationContext, tx: Transaction, request: DeleteSec
             fix=f"update schedule {users[0]} to another secret first",
         )
     tx.delete_object(SECRET, namespace=context.namespace, name=request.secret)
-    context.audit(tx, "secret.delete", request.secret, reason=request.reason, now=context.now())
+    context.audit(tx, "secret.delete", request.secret)
     return SecretDetail(secret=_to_summary(found), used_by=())
 
 
@@ -227,7 +227,7 @@ def rotate_secrets(context: OperationContext, tx: Transaction, request: RotateSe
     for secret in old:
         put_secret(tx, reencrypt_secret(keyring, secret), replaces=secret.revision, now=now)
     after = f"{len(old)} of {len(known)}"
-    context.audit(tx, "secret.rotate", "*", reason=request.reason, now=now, after=after)
+    context.audit(tx, "secret.rotate", "*", after=after)
     return RotatedSecrets(rotated=len(old), left=len(known) - len(old))
 
 

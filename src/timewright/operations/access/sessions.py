@@ -92,7 +92,7 @@ def end_session(context: OperationContext, tx: Transaction, request: EndSession)
     found = next((one for one in _visible(context, tx, all_keys=True) if one.id == request.session), None)
     if found is not None and not found.ended:
         put_session(tx, replace(found, ended=True), now=now)
-        context.audit(tx, "session.end", found.id, reason=request.reason, now=now)
+        context.audit(tx, "session.end", found.id)
     return list_sessions(context, ListSessions())
 
 

@@ -128,7 +128,7 @@ def create_channel(context: OperationContext, tx: Transaction, request: CreateCh
     _check(context, tx, channel, now=now)
     if isinstance(channel.to, Poll):
         register_queue(context, f"{QUEUE_PREFIX}{name}", now=now)
-    written = _write(tx, context, name, channel, request.reason, now=now)
+    written = _write(tx, context, name, channel, now=now)
     return replace(written, warnings=tuple(_warnings(context, tx, channel)))
 
 
@@ -157,17 +157,17 @@ def test_channel(context: OperationContext, tx: Transaction, request: ChannelAct
     run = deliver_to(tx, context.namespace, request.channel, message, now=now)
     if run is None:
         raise _missing(context, request.channel)
-    _audit(tx, context, "channel.test", request.channel, request.reason, now=now)
+    context.audit(tx, "channel.test", request.channel, after=format_instant(now))
     return ChannelTest(channel=request.channel, run=run.id)
 
 
 @operations.write("channel delete", scope="admin", examples=({"channel": "ops"},))
 def delete_channel(context: OperationContext, tx: Transaction, request: ChannelAction) -> DeletedChannel:
     """Delete a channel; messages that wait are cancelled."""
-    now, by = context.now(), context.actor_with_reason(request.reason)
+    now, by = context.now(), context.by
     if not tx.delete_object(CHANNEL, namespace=context.namespace, name=request.channel):
         raise _missing(context, request.channel)
-    _audit(tx, context, "channel.delete", request.channel, request.reason, now=now)
+    context.audit(tx, "channel.delete", request.channel, after=format_instant(now))
     waiting = list(_waiting(tx, context.namespace, request.channel))
     for run in waiting:
         facts = cancel(context.store, run.id, actor=by.name, reason="the channel was deleted", now=now)
@@ -176,7 +176,7 @@ def delete_channel(context: OperationContext, tx: Transaction, request: ChannelA
 
 
 def _write(
-    tx: Transaction, context: OperationContext, name: str, channel: Channel, reason: str, *, now: datetime
+    tx: Transaction, context: OperationContext, name: str, channel: Channel, *, now: datetime
 ) -> ChannelDetail:
     rows = tx.get_objects(CHANNEL, namespace=context.namespace, names=[name])
     revision = rows[0].revision + 1 if rows else 1
@@ -190,7 +190,7 @@ def _write(
         at=now,
     )
     tx.put_objects([row], replaces={name: revision - 1})
-    _audit(tx, context, "channel.create", name, reason, now=now)
+    context.audit(tx, "channel.create", name, after=format_instant(now))
     return _detail(tx, context.namespace, name, channel)
 
 
@@ -253,9 +253,3 @@ def _missing(context: OperationContext, name: str) -> Exception:
     stored = context.store.read(lambda tx: tx.read_channels())
     names = [one.name for one in stored if one.namespace == context.namespace]
     return not_found("channel", name, names, list_command="channel list", field="channel")
-
-
-def _audit(
-    tx: Transaction, context: OperationContext, action: str, name: str, reason: str, *, now: datetime
-) -> None:
-    context.audit(tx, action, name, reason=reason, now=now, after=format_instant(now))

@@ -129,16 +129,16 @@ def acknowledge_incident(
     context: OperationContext, tx: Transaction, request: AcknowledgeIncident
 ) -> Incident:
     """Say that you take care of an incident: it is not repeated; its end is still told."""
-    now, by = context.now(), context.actor_with_reason(request.reason)
-    return acknowledge(tx, request.incident, namespace=context.namespace, by=by, now=now)
+    now = context.now()
+    return acknowledge(tx, request.incident, namespace=context.namespace, by=context.by, now=now)
 
 
 @operations.write("incident snooze", scope="trigger", examples=({"incident": INCIDENT, "length": "4h"},))
 def snooze_incident(context: OperationContext, tx: Transaction, request: SnoozeIncident) -> Incident:
     """Repeat an incident no earlier than after a while."""
-    now, by = context.now(), context.actor_with_reason(request.reason)
+    now = context.now()
     until = now + check_duration(request.length, field="length")
-    return snooze(tx, request.incident, namespace=context.namespace, until=until, by=by, now=now)
+    return snooze(tx, request.incident, namespace=context.namespace, until=until, by=context.by, now=now)
 
 
 @operations.read("alert get", scope="read", examples=({}, {"group": "billing"}, {"installation": True}))
@@ -176,7 +176,7 @@ def set_alert_rules(context: OperationContext, tx: Transaction, request: SetAler
         kind=ALERTS, namespace=namespace, name=name, revision=after.revision, body=body, at=now
     )
     tx.put_objects([row], replaces={name: before.revision})
-    context.audit(tx, "alert.set", name, reason=request.reason, now=now, after=body.decode())
+    context.audit(tx, "alert.set", name, after=body.decode())
     return _detail(tx, context.namespace, target)
 
 

@@ -117,7 +117,7 @@ def create_ping(context: OperationContext, tx: Transaction, request: ScheduleAct
         at=now,
     )
     tx.put_objects([row])
-    context.audit(tx, "ping.create", schedule.id, reason=request.reason, now=now)
+    context.audit(tx, "ping.create", schedule.id)
     return PingAddress(schedule=schedule.name, slug=slug, path=f"/in/{slug}")
 
 
@@ -131,12 +131,11 @@ def list_pings(context: OperationContext, tx: Transaction, _request: ListPings) 
 @operations.write("ping delete", scope="write", examples=({"schedule": "foreign-backup"},))
 def delete_ping(context: OperationContext, tx: Transaction, request: ScheduleAction) -> DeletedPings:
     """End all addresses of a schedule."""
-    now = context.now()
     schedule = find_schedule(tx, context.namespace, request.schedule).schedule
     own = [name for name, one in _addresses(tx, context.namespace) if one.schedule_id == schedule.id]
     for name in own:
         tx.delete_object(INBOUND, namespace=GLOBAL_NAMESPACE, name=name)
-    context.audit(tx, "ping.delete", schedule.id, reason=request.reason, now=now)
+    context.audit(tx, "ping.delete", schedule.id)
     return DeletedPings(schedule=schedule.name, deleted=len(own))
 
 

@@ -139,8 +139,7 @@ def set_one(context: OperationContext, tx: Transaction, request: SetBudget) -> B
     """Set how much may be spent per period; runs that wait for it are checked again at once."""
     now = context.now()
     budget = _parse_budget(context, request)
-    by = context.actor_with_reason(request.reason)
-    set_budget(tx, budget, by=by, now=now)
+    set_budget(tx, budget, by=context.by, now=now)
     return _summarize(tx, *_require_budget(tx, budget.namespace, budget.name), now=now)
 
 
@@ -197,9 +196,8 @@ def get_budget_usage(
 def delete_one(context: OperationContext, tx: Transaction, request: DeleteBudget) -> DeletedBudget:
     """Remove a budget that no schedule names; runs that waited for it may start."""
     now = context.now()
-    by = context.actor_with_reason(request.reason)
     budget, _ = _require_budget(tx, context.namespace, request.budget)
-    delete_budget(tx, budget, by=by, now=now)
+    delete_budget(tx, budget, by=context.by, now=now)
     return DeletedBudget(budget=budget.name)
 
 

@@ -77,8 +77,8 @@ def close_provider_until(
             rule="`until` must be in the future",
             fix="use a later instant, or provider open",
         )
-    by, namespace = context.actor_with_reason(request.reason), context.namespace
-    context.notify([close_provider(tx, namespace, provider, until=request.until, by=by, now=now)])
+    namespace = context.namespace
+    context.notify([close_provider(tx, namespace, provider, until=request.until, by=context.by, now=now)])
     return _summarize(tx, find_object(tx, PROVIDER, namespace, provider), now=now)
 
 
@@ -88,9 +88,9 @@ def close_provider_until(
 def open_provider_now(context: OperationContext, tx: Transaction, request: OpenProvider) -> ProviderSummary:
     """Open a closed provider; runs that waited for it may start at once."""
     now = context.now()
-    by, namespace = context.actor_with_reason(request.reason), context.namespace
+    namespace = context.namespace
     provider = find_object(tx, PROVIDER, namespace, request.provider).name
-    context.notify([open_provider(tx, namespace, provider, by=by, now=now)])
+    context.notify([open_provider(tx, namespace, provider, by=context.by, now=now)])
     return _summarize(tx, find_object(tx, PROVIDER, namespace, provider), now=now)
 
 

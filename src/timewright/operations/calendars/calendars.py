@@ -128,7 +128,7 @@ def put_named_calendar(context: OperationContext, tx: Transaction, request: PutC
     calendar = _with_sources(calendar, request, now=now)
     rows = tx.get_objects(CALENDAR, namespace=context.namespace, names=[calendar.name])
     if not rows or replace(_decode(rows[0]), revision=calendar.revision) != calendar:
-        put_calendar(context.store, calendar, by=context.actor_with_reason(request.reason), now=now)
+        put_calendar(context.store, calendar, by=context.by, now=now)
     return _read_detail(tx, context.namespace, calendar.name)
 
 
@@ -146,7 +146,7 @@ def refresh_calendar(
     before = detail.calendar
     after = _reload(before, years=request.years, now=now)
     if after != before:
-        put_calendar(context.store, after, by=context.actor_with_reason(request.reason), now=now)
+        put_calendar(context.store, after, by=context.by, now=now)
         detail = _read_detail(tx, context.namespace, request.calendar)
     old, new = set(before.dates), set(after.dates)
     return RefreshedCalendar(
@@ -176,7 +176,6 @@ def list_calendars(context: OperationContext, tx: Transaction, request: ListCale
 def delete_calendar(context: OperationContext, tx: Transaction, request: DeleteCalendar) -> DeletedCalendar:
     """Remove a calendar that no schedule uses."""
     now = context.now()
-    by = context.actor_with_reason(request.reason)
     detail = _read_detail(tx, context.namespace, request.calendar)
     if detail.used_by:
         raise NotAllowed(
@@ -186,7 +185,7 @@ def delete_calendar(context: OperationContext, tx: Transaction, request: DeleteC
             rule="a calendar that a schedule uses cannot be removed",
             fix=f"schedule update {detail.used_by[0]} with another calendar first",
         )
-    remove_calendar(tx, detail.calendar, by=by, now=now)
+    remove_calendar(tx, detail.calendar, by=context.by, now=now)
     return DeletedCalendar(calendar=detail.calendar)
 
 

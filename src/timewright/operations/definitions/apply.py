@@ -69,7 +69,6 @@ class FileOptions(Struct, frozen=True, kw_only=True):
     prune: bool = False
     take_over: tuple[str, ...] = ()
     recreate: tuple[str, ...] = ()
-    reason: str = ""
 
 
 def apply_files(
@@ -92,9 +91,10 @@ def apply_files(
     for kind in SECTIONS.values():
         for file in files:
             found = [one for one in file.definitions if one.kind == kind]
+            applying = context.with_reason(context.by.reason or f"apply {file.name}")
             if found and kind == SCHEDULE:
                 changes += _apply_schedules(
-                    context,
+                    applying,
                     owners[file.owner],
                     found,
                     now=now,
@@ -102,7 +102,7 @@ def apply_files(
                     compared=compared,
                 )
             elif found:
-                changes += _apply_objects(context, owners[file.owner], kind, found, now=now)
+                changes += _apply_objects(applying, owners[file.owner], kind, found, now=now)
     if options.prune:
         kept = {(one.kind, one.name) for file in files for one in file.definitions}
         for owner in owners.values():
@@ -155,7 +155,6 @@ def _owner(file: DefinitionFile, files: Sequence[DefinitionFile], options: FileO
     others = {f"file:{one.owner}" for one in files}
     return DefinitionOwner(
         name=f"file:{file.owner}",
-        reason=options.reason or f"apply {file.name}",
         takes_over=frozenset({*others, *options.take_over}),
         recreates=frozenset(options.recreate),
     )
@@ -214,7 +213,7 @@ def _apply_objects(
                 check_owner(kind, one.name, had, owner)
             same = had is not None and before is not None and had.revision == before.revision
             if not (same and had is not None and (had.owner, had.digest) == (owner.name, digest)):
-                handler.put(context, one.name, one.fields, owner.reason, now)
+                handler.put(context, one.name, one.fields)
         except TimewrightError as error:
             raise locate_error(error, f"{one.where} ({one.name})") from None
         after = _stored(context, kind, [one.name])[one.name]
@@ -268,15 +267,15 @@ def _prune(
         gone = sorted(n for n, one in owned.items() if one.owner == owner.name and (kind, n) not in kept)
         if not gone:
             continue
-        reason = f"no longer in {owner.name}"
+        pruning = context.with_reason(f"no longer in {owner.name}")
         if kind == SCHEDULE:
             before_change([owned[name].id for name in gone])
             done: Iterable[tuple[str, dict[str, Any], str]] = [
                 (one.name, fields_of(one.before), one.id)
-                for one in archive_schedules_of(context, owner.name, gone, reason=reason, now=now)
+                for one in archive_schedules_of(pruning, owner.name, gone, now=now)
             ]
         else:
-            done = _remove_objects(context, kind, gone, reason=reason, now=now)
+            done = _remove_objects(pruning, kind, gone)
         changes += [
             DefinitionChange(
                 kind=kind,
@@ -294,11 +293,11 @@ def _prune(
 
 
 def _remove_objects(
-    context: OperationContext, kind: Kind, names: list[str], *, reason: str, now: datetime
+    context: OperationContext, kind: Kind, names: list[str]
 ) -> list[tuple[str, dict[str, Any], str]]:
     stored = _stored(context, kind, names)
     for name in stored:
-        OBJECT_KINDS[kind].remove(context, name, reason, now)
+        OBJECT_KINDS[kind].remove(context, name)
     context.store.write(lambda tx: release_owned(tx, kind, context.namespace, names))
     return [(name, one.fields, "") for name, one in stored.items()]
 

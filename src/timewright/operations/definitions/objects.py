@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -56,8 +55,8 @@ class ObjectKind(Struct, frozen=True, kw_only=True):
     """
 
     stored_as: str
-    put: Callable[[OperationContext, str, Fields, str, datetime], None]
-    remove: Callable[[OperationContext, str, str, datetime], None]
+    put: Callable[[OperationContext, str, Fields], None]
+    remove: Callable[[OperationContext, str], None]
     read: Callable[[Transaction, StoredObject], dict[str, Any] | None]
 
     def stored(self, tx: Transaction, namespace: str, names: list[str] | None) -> dict[str, StoredDefinition]:
@@ -70,34 +69,33 @@ class ObjectKind(Struct, frozen=True, kw_only=True):
         return found
 
 
-def _put_calendar(context: OperationContext, name: str, fields: Fields, reason: str, now: datetime) -> None:
+def _put_calendar(context: OperationContext, name: str, fields: Fields) -> None:
     if "source" in fields:
         # An exported calendar: its days were imported before, and it can still be refreshed.
         base = {"namespace": context.namespace, "name": name}
         calendar = decode(fields, Calendar, base=base)
         check_zones_allowed(context.settings, [calendar.zone], field="zone")
-        save_calendar(context.store, calendar, by=context.actor_with_reason(reason), now=now)
+        save_calendar(context.store, calendar, by=context.by, now=context.now())
         return
-    put_calendar(context, parse_request({"name": name, "reason": reason, **fields}, PutCalendar))
+    put_calendar(context, parse_request({"name": name, **fields}, PutCalendar))
 
 
-def _remove_calendar(context: OperationContext, name: str, reason: str, _now: datetime) -> None:
-    delete_calendar(context, DeleteCalendar(calendar=name, reason=reason))
+def _remove_calendar(context: OperationContext, name: str) -> None:
+    delete_calendar(context, DeleteCalendar(calendar=name))
 
 
 def _read_calendar(_tx: Transaction, row: StoredObject) -> dict[str, Any]:
     return calendar_fields(msgspec.json.decode(row.body, type=Calendar))
 
 
-def _put_limit(context: OperationContext, name: str, fields: Fields, reason: str, _now: datetime) -> None:
+def _put_limit(context: OperationContext, name: str, fields: Fields) -> None:
     renamed = {"max_running" if key == "max" else key: value for key, value in fields.items()}
-    set_named_limit(context, parse_request({"limit": name, "reason": reason, **renamed}, SetLimit))
+    set_named_limit(context, parse_request({"limit": name, **renamed}, SetLimit))
 
 
-def _remove_limit(context: OperationContext, name: str, reason: str, now: datetime) -> None:
-    by, namespace = context.actor_with_reason(reason), context.namespace
-
-    context.store.write(lambda tx: remove_limit(tx, name, namespace=namespace, by=by, now=now))
+def _remove_limit(context: OperationContext, name: str) -> None:
+    by, now = context.by, context.now()
+    context.store.write(lambda tx: remove_limit(tx, name, namespace=context.namespace, by=by, now=now))
 
 
 def _read_limit(_tx: Transaction, row: StoredObject) -> dict[str, Any]:
@@ -105,19 +103,19 @@ def _read_limit(_tx: Transaction, row: StoredObject) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if key != "name"}
 
 
-def _put_queue(context: OperationContext, name: str, fields: Fields, reason: str, now: datetime) -> None:
+def _put_queue(context: OperationContext, name: str, fields: Fields) -> None:
     set_queue_policy(
         context.store,
         namespace=context.namespace,
         queue=name,
         policy=decode(fields, QueuePolicy),
-        by=context.actor_with_reason(reason),
-        now=now,
+        by=context.by,
+        now=context.now(),
     )
 
 
-def _remove_queue(context: OperationContext, name: str, reason: str, now: datetime) -> None:
-    by = context.actor_with_reason(reason)
+def _remove_queue(context: OperationContext, name: str) -> None:
+    by, now = context.by, context.now()
     context.store.write(lambda tx: delete_policies(tx, [name], namespace=context.namespace, by=by, now=now))
 
 
@@ -125,12 +123,12 @@ def _read_queue(_tx: Transaction, row: StoredObject) -> dict[str, Any]:
     return queue_fields(msgspec.json.decode(row.body, type=QueuePolicy))
 
 
-def _put_workflow(context: OperationContext, name: str, fields: Fields, reason: str, _now: datetime) -> None:
-    put_workflow(context, parse_request({"name": name, "reason": reason, **fields}, PutWorkflow))
+def _put_workflow(context: OperationContext, name: str, fields: Fields) -> None:
+    put_workflow(context, parse_request({"name": name, **fields}, PutWorkflow))
 
 
-def _remove_workflow(context: OperationContext, name: str, reason: str, _now: datetime) -> None:
-    delete_workflow(context, DeleteWorkflow(workflow=name, reason=reason))
+def _remove_workflow(context: OperationContext, name: str) -> None:
+    delete_workflow(context, DeleteWorkflow(workflow=name))
 
 
 def _read_workflow(tx: Transaction, row: StoredObject) -> dict[str, Any] | None:

@@ -121,9 +121,8 @@ def apply_definition_files(context: OperationContext, _tx: Transaction, request:
 
     With `prune`, what the files made before and no longer have is archived or removed.
     """
-    files, options = read_files(request.files), replace(_options(request), reason=request.reason)
-    compared = Compared()
-    done = _with_fields(_apply(context, files, options, decides=False, compared=compared), compared)
+    files, compared = read_files(request.files), Compared()
+    done = _with_fields(_apply(context, files, _options(request), decides=False, compared=compared), compared)
     if request.plan and request.plan != done.plan:
         raise Conflict(
             "the store or the files changed since the plan",

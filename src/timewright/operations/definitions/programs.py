@@ -96,7 +96,7 @@ def save_declarations(
                 lambda tx: _undeclared(tx, program.owner, names, namespace=nested.namespace, now=now)
             )
             reason = f"{program.owner} no longer declares it"
-            changes += archive_schedules_of(nested, program.owner, undeclared, reason=reason, now=now)
+            changes += archive_schedules_of(nested.with_reason(reason), program.owner, undeclared, now=now)
         return changes
 
     changes = in_transaction(context, work)
@@ -196,9 +196,7 @@ def put_many_schedules(context: OperationContext, request: PutManySchedules) -> 
             rule="one definition a name",
             fix="remove one of them",
         )
-    changes = in_transaction(
-        context, lambda nested: put_schedules(nested, drafts, reason=request.reason, now=now)
-    )
+    changes = in_transaction(context, lambda nested: put_schedules(nested, drafts, now=now))
     items = tuple(PutItem(name=one.name, id=one.id, change=_KINDS[one.change]) for one in changes)
     counts = Counter(item.change for item in items)
     return PutManyResult(

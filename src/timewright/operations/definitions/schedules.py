@@ -71,7 +71,6 @@ class DefinitionOwner(Struct, frozen=True, kw_only=True):
 
     name: str
     edits: EditRule = "warn"
-    reason: str = ""
     takes_over: frozenset[str] = frozenset()
     """Other owners whose definitions become this owner's."""
     recreates: frozenset[str] = frozenset()
@@ -140,10 +139,10 @@ def apply_schedules(
 
 
 def put_schedules(
-    context: OperationContext, drafts: Sequence[ScheduleDraft], *, reason: str, now: datetime
+    context: OperationContext, drafts: Sequence[ScheduleDraft], *, now: datetime
 ) -> list[ScheduleChange]:
     """Create or replace schedules by hand, inside the caller's transaction; their owners stay."""
-    by_hand = DefinitionOwner(name="", reason=reason)
+    by_hand = DefinitionOwner(name="")
     names = [draft.name for draft in drafts]
     heads = context.store.read(lambda tx: tx.find_schedule_heads(context.namespace, names))
     rows = [_Comparison(draft, "", heads.get(draft.name), None) for draft in drafts]
@@ -154,19 +153,18 @@ def put_schedules(
 
 
 def archive_schedules_of(
-    context: OperationContext, owner: str, names: Iterable[str], *, reason: str, now: datetime
+    context: OperationContext, owner: str, names: Iterable[str], *, now: datetime
 ) -> list[ScheduleChange]:
     """Archive schedules that their owner no longer declares, those that depend on others first."""
     wanted = sorted(names)
     heads = context.store.read(lambda tx: tx.find_schedule_heads(context.namespace, wanted))
-    by = context.actor_with_reason(reason)
     waiting = [heads[n] for n in wanted if n in heads and heads[n].state is not ScheduleState.ARCHIVED]
     done: list[ScheduleChange] = []
     while waiting:
         blocked: list[ScheduleHead] = []
         for head in waiting:
             try:
-                result = archive(context.store, head.id, by=by, now=now)
+                result = archive(context.store, head.id, by=context.by, now=now)
             except NotAllowed:
                 if len(waiting) == 1 or (head is waiting[-1] and len(blocked) == len(waiting) - 1):
                     raise
@@ -243,8 +241,7 @@ def _create(
             release_archived_name(context, row.draft.name, now=now)
     if not made:
         return {}
-    by = context.actor_with_reason(owner.reason)
-    for result in create(context.store, made, by=by, now=now):
+    for result in create(context.store, made, by=context.by, now=now):
         context.notify(result.facts)
         hold_for_approval_if_required(context, result.schedule, now=now)
     register_queues(context, {one.queue for one in made if one.queue}, now=now)
@@ -294,8 +291,7 @@ def _update_one(
     if any(getattr(wanted, field) != getattr(old, field) for field in _TIMING_FIELDS):
         given = canonical_fields(draft, Schedule)
         check_new_schedule(wanted, now=now, catch_up_given="catch_up" in given)
-    by = context.actor_with_reason(owner.reason)
-    result = revise(context.store, wanted, ids=context.ids, by=by, now=now, replaces=old.revision)
+    result = revise(context.store, wanted, ids=context.ids, by=context.by, now=now, replaces=old.revision)
     context.notify(result.facts)
     if wanted.queue is not None:
         register_queues(context, {wanted.queue}, now=now)

@@ -91,7 +91,7 @@ def pause_scope(context: OperationContext, tx: Transaction, request: PauseReques
             fix="use a later instant, or leave it out to pause until resumed",
         )
     namespace, name = _check_subject(tx, context.namespace, request.scope, request.name)
-    by = context.actor_with_reason(request.reason)
+    by = context.by
     pause = Pause(
         id=context.ids.new("pause", now=now),
         scope=request.scope,
@@ -121,14 +121,13 @@ def resume_scope(context: OperationContext, tx: Transaction, request: ResumeRequ
     _check_may_bind(context, request.scope, "resume")
     now = context.now()
     wanted = (request.scope, *_subject(context.namespace, request.scope, request.name))
-    by = context.actor_with_reason(request.reason)
     found = [one for one in tx.open_pauses() if (one.scope, one.namespace, one.name) == wanted]
     if not found:
         _check_subject(tx, context.namespace, request.scope, request.name)
     for pause in (one for one in found if one.origin != CLOCK and not one.is_over(now=now)):
         check_may_lift(context, pause.origin, what=f"{pause.describe()} was paused by {pause.actor}")
-        tx.end_pause(pause.id, by=by.name, now=max(now, tx.now(), pause.at))
-        tx.add_audit([_audit_entry(pause, "resume", by=by, now=now)])
+        tx.end_pause(pause.id, by=context.by.name, now=max(now, tx.now(), pause.at))
+        tx.add_audit([_audit_entry(pause, "resume", by=context.by, now=now)])
     return read_pauses(context, tx, now=now)
 
 
@@ -170,7 +169,7 @@ class ClockAnswer(Struct, frozen=True, kw_only=True):
 
 
 @operations.add("clock accept", scope="admin", examples=({"reason": "the clock was wrong before"},))
-def accept_clock(context: OperationContext, request: AcceptClock) -> ClockAnswer:
+def accept_clock(context: OperationContext, _request: AcceptClock) -> ClockAnswer:
     """Accept the time that the store's clock shows now, after it stepped by more than a day.
 
     The step is then treated as an outage: the catch-up policy of each schedule decides.
@@ -180,10 +179,11 @@ def accept_clock(context: OperationContext, request: AcceptClock) -> ClockAnswer
     # The doubt of another process is known by its pause.
     if not isinstance(store, ClockSource) or not (store.clock_doubt or store.read(clock_pauses)):
         return ClockAnswer(accepted=False, now=now)
-    by = context.actor_with_reason(request.reason)
     store.accept_clock()
-    end_clock_pauses(store, by=by.name, now=context.now())
-    entry = by.audit_entry("installation.clock", namespace=GLOBAL_NAMESPACE, subject="installation", now=now)
+    end_clock_pauses(store, by=context.by.name, now=context.now())
+    entry = context.by.audit_entry(
+        "installation.clock", namespace=GLOBAL_NAMESPACE, subject="installation", now=now
+    )
     store.write(lambda tx: tx.add_audit([entry]))
     return ClockAnswer(accepted=True, now=context.now())
 

@@ -221,7 +221,7 @@ def submit_analysis(context: OperationContext, tx: Transaction, request: SubmitA
         failures=record.progress.failures,
     )
     save_analysis(tx, one, namespace=context.namespace, keep=context.settings.keep_history)
-    context.audit(tx, "analysis.submit", record.schedule.id, reason=request.reason, now=now, after=one.id)
+    context.audit(tx, "analysis.submit", record.schedule.id, after=one.id)
     return one
 
 

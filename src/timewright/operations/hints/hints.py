@@ -163,8 +163,7 @@ def clear_all_hints(context: OperationContext, tx: Transaction, request: Schedul
     """Remove all hints; the next occurrence is decided again without them."""
     now = context.now()
     record = find_editable_schedule(tx, context.namespace, request.schedule)
-    by = context.actor_with_reason(request.reason)
-    context.notify(clear_hints(context.store, record.schedule.id, by=by, now=now).facts)
+    context.notify(clear_hints(context.store, record.schedule.id, by=context.by, now=now).facts)
     return _hint_status(tx, record.schedule.id, now=now)
 
 
@@ -199,9 +198,8 @@ def _apply_hint(
     now = context.now()
     record = find_schedule(tx, context.namespace, request.schedule)
     _check_takes_hints(record)
-    by = context.actor_with_reason(request.reason)
     schedule_id = record.schedule.id
-    changed = hint(context.store, schedule_id, build_hint(now), ids=context.ids, by=by, now=now)
+    changed = hint(context.store, schedule_id, build_hint(now), ids=context.ids, by=context.by, now=now)
     # Writing the hint locks the schedule's row, so that concurrent changes are counted one by one.
     _count_change(tx, record, now=now)
     context.notify(changed.facts)

@@ -157,7 +157,7 @@ def reset_entry(context: OperationContext, tx: Transaction, request: RunAction) 
     """Reset the attempts of a parked entry, so that it can start again."""
     now = context.now()
     run = find_run(tx, context.namespace, request.run)
-    by = context.actor_with_reason(request.reason)
+    by = context.by
     context.notify(reset(context.store, run.id, actor=by.name, origin=by.origin, reason=by.reason, now=now))
     return _reported(context, run.id)
 

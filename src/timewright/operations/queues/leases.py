@@ -253,7 +253,7 @@ def purge_queue(context: OperationContext, tx: Transaction, request: PurgeQueue)
     require_queue(tx, context.namespace, request.queue)
     rows = tx.select_runs(QueuedRuns(context.namespace, request.queue, limit=MAX_PLANNED_RUNS))
     waiting = [run for run in rows if run.state in states]
-    by = context.actor_with_reason(request.reason)
+    by = context.by
     for run in waiting[:MAX_PURGED]:
         context.notify(
             cancel(context.store, run.id, actor=by.name, origin=by.origin, reason=by.reason, now=now)

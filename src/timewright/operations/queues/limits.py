@@ -121,8 +121,7 @@ def set_named_limit(context: OperationContext, tx: Transaction, request: SetLimi
     """Set what a named limit allows, effective at once."""
     now = context.now()
     limit = answer_from(Limit, request, name=check_name(request.limit, field="limit"))
-    by = context.actor_with_reason(request.reason)
-    set_limit(context.store, limit, namespace=context.namespace, by=by, now=now)
+    set_limit(context.store, limit, namespace=context.namespace, by=context.by, now=now)
     return _summarize(tx, find_object(tx, LIMIT, context.namespace, limit.name))
 
 
@@ -147,9 +146,9 @@ def get_limit(context: OperationContext, tx: Transaction, request: GetLimit) -> 
 @operations.write("limit delete", scope="write", examples=({"limit": "crm-api"},))
 def delete_named_limit(context: OperationContext, tx: Transaction, request: DeleteLimit) -> DeletedLimit:
     """Delete a named limit; runs that still name it start one at a time."""
-    by, name = context.actor_with_reason(request.reason), request.limit
+    name = request.limit
     find_object(tx, LIMIT, context.namespace, name)
-    remove_limit(tx, name, namespace=context.namespace, by=by, now=context.now())
+    remove_limit(tx, name, namespace=context.namespace, by=context.by, now=context.now())
     return DeletedLimit(limit=name)
 
 

@@ -95,7 +95,7 @@ def set_policy(context: OperationContext, tx: Transaction, request: SetQueuePoli
         namespace=context.namespace,
         queue=queue,
         policy=decode(request.policy, QueuePolicy, base=before),
-        by=context.actor_with_reason(request.reason),
+        by=context.by,
         now=now,
     )
     return _policy(tx, context, queue)
@@ -232,7 +232,7 @@ def import_entries(context: OperationContext, _tx: Transaction, request: ImportQ
         namespace=context.namespace,
         queue=queue,
         ids=context.ids,
-        by=context.actor_with_reason(request.reason),
+        by=context.by,
         now=now,
     )
     context.notify(result.facts)

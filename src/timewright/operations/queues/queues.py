@@ -172,7 +172,7 @@ def add_entries(context: OperationContext, tx: Transaction, request: AddEntries)
     if known is not None and not (request.unique and request.on_conflict == "replace"):
         return AddedEntries(queue=queue, entries=(summarize_run(known, schedule=""),), known=True)
     if known is not None and known.state is RunState.READY:
-        by, why = context.actor_with_reason(request.reason), Reason.SUPERSEDED.value
+        by, why = context.by, Reason.SUPERSEDED.value
         context.notify(cancel(context.store, known.id, actor=by.name, origin=by.origin, reason=why, now=now))
     register_queue(context, queue, now=now)
     result = enqueue(
@@ -181,7 +181,7 @@ def add_entries(context: OperationContext, tx: Transaction, request: AddEntries)
         queue=queue,
         payloads=payloads,
         ids=context.ids,
-        by=context.actor_with_reason(request.reason),
+        by=context.by,
         now=now,
         priority=request.priority,
         not_before=request.not_before,

@@ -90,7 +90,7 @@ def _run_once(
     if not context.store.write(lambda tx: _claim(tx, schedule.id, own, now=now, is_gone=is_gone)):
         return False
     try:
-        by = replace(context.actor_with_reason(REASON), origin="service")
+        by = replace(context.with_reason(REASON).by, origin="service")
         made = run_now(context.store, schedule.id, ids=context.ids, by=by, now=now)
     except StoreError:
         raise  # tried again, with its claim

@@ -155,7 +155,7 @@ def retry_failures(context: OperationContext, request: RetryFailures) -> Retried
         ], more
 
     found, more = context.store.read(matching)
-    by = context.actor_with_reason(request.reason)
+    by = context.by
     facts: list[Fact] = []
     retried, refused = 0, {}
     chosen = list(reversed(found))[:MAX_RETRIED]

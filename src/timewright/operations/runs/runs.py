@@ -250,7 +250,7 @@ def _change(
     context: OperationContext, tx: Transaction, request: RunAction, change: Callable[..., Sequence[Fact]]
 ) -> RunDetail:
     run = find_run(tx, context.namespace, request.run)
-    by, now = context.actor_with_reason(request.reason), context.now()
+    by, now = context.by, context.now()
     context.notify(change(context.store, run.id, actor=by.name, origin=by.origin, reason=by.reason, now=now))
     return build_run_detail(tx, find_run(tx, context.namespace, run.id))
 

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from timewright.core.moments import format_duration, format_instant
 from timewright.core.recurrence.triggers import AnyOf, AnyTrigger, Every, Manual, Once
 from timewright.core.schedule.schedule import Schedule, ScheduleState
-from timewright.core.sensitive_keys import redact_text
 from timewright.errors import Conflict, NotAllowed, OverQuota
 from timewright.ledger.approvals import hold_for_approval
 from timewright.ledger.records.namespaces import Namespace, read_namespace
@@ -70,7 +69,7 @@ def keep_agent_end(
 def hold_for_approval_if_required(context: OperationContext, schedule: Schedule, *, now: datetime) -> None:
     """Hold an agent's new schedule for approval, if the namespace requires that."""
     if needs_approval(context):
-        by = context.actor_with_reason("created by an agent")
+        by = context.with_reason("created by an agent").by
         context.notify(hold_for_approval(context.store, schedule.id, by=by, now=now).facts)
 
 
@@ -161,13 +160,12 @@ def _reject_duplicate(context: OperationContext, schedule: Schedule) -> None:
         )
 
 
-def remember_removal(context: OperationContext, schedule: Schedule, *, reason: str, now: datetime) -> None:
+def remember_removal(context: OperationContext, schedule: Schedule, *, now: datetime) -> None:
     """Remember that a person removed a schedule, by its name and by what it does and when."""
     if is_agent(context):
         return
-    body = msgspec.json.encode(
-        Removal(name=schedule.name, by=context.by.name, reason=redact_text(reason)[:1000], at=now)
-    )
+    by = context.by
+    body = msgspec.json.encode(Removal(name=schedule.name, by=by.name, reason=by.reason[:1000], at=now))
     rows = [
         StoredObject(kind=REMOVAL, namespace=context.namespace, name=key, body=body, at=now)
         for key in _removal_keys(schedule)

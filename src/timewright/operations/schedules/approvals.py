@@ -118,9 +118,8 @@ def _decide(
             fix=f"ask a person: approval approve {schedule.name}",
         )
     if change is reject:
-        remember_removal(context, schedule, reason=request.reason, now=now)
-    by = context.actor_with_reason(request.reason)
-    context.notify(change(context.store, schedule.id, by=by, now=now).facts)
+        remember_removal(context, schedule, now=now)
+    context.notify(change(context.store, schedule.id, by=context.by, now=now).facts)
     return read_schedule_detail(context, schedule.id, now=now)
 
 

@@ -145,7 +145,7 @@ def backfill_schedule(
         record.schedule.id,
         terms,
         ids=context.ids,
-        by=context.actor_with_reason(request.reason),
+        by=context.by,
         now=now,
     )
     context.notify(started.facts)
@@ -195,9 +195,8 @@ def cancel_backfill(context: OperationContext, tx: Transaction, request: ChangeB
 def _change(
     context: OperationContext, tx: Transaction, request: ChangeBackfill, to: BackfillState
 ) -> BackfillSummary:
-    by = context.actor_with_reason(request.reason)
     now, namespace = context.now(), context.namespace
-    _, facts = change_backfill(context.store, namespace, request.backfill, to, by=by, now=now)
+    _, facts = change_backfill(context.store, namespace, request.backfill, to, by=context.by, now=now)
     context.notify(facts)
     return _found(tx, namespace, request.backfill)
 

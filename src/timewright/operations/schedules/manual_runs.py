@@ -119,7 +119,7 @@ def run_schedule(context: OperationContext, tx: Transaction, request: RunSchedul
         context.store,
         record.schedule.id,
         ids=context.ids,
-        by=context.actor_with_reason(request.reason),
+        by=context.by,
         now=now,
         force=request.force,
         at=request.at,
@@ -174,8 +174,7 @@ def run_many_schedules(context: OperationContext, tx: Transaction, request: RunM
         )
         for one in request.runs
     ]
-    by = context.actor_with_reason(request.reason)
-    made = run_many(context.store, wanted, ids=context.ids, by=by, now=now)
+    made = run_many(context.store, wanted, ids=context.ids, by=context.by, now=now)
     for one, run in zip(request.runs, made.runs, strict=True):
         _check_same_payload(run, one)
     context.notify(made.facts)
@@ -196,8 +195,7 @@ def skip_occurrences(context: OperationContext, tx: Transaction, request: SkipOc
     now = context.now()
     schedule_id = find_schedule(tx, context.namespace, request.schedule).schedule.id
     for _ in range(request.count):
-        by = context.actor_with_reason(request.reason)
-        context.notify(skip_next(context.store, schedule_id, ids=context.ids, by=by, now=now).facts)
+        context.notify(skip_next(context.store, schedule_id, ids=context.ids, by=context.by, now=now).facts)
     return read_schedule_detail(context, schedule_id, now=now)
 
 
@@ -213,13 +211,12 @@ def move_occurrence(context: OperationContext, tx: Transaction, request: MoveOcc
         record.schedule.id,
         to=request.to,
         ids=context.ids,
-        by=context.actor_with_reason(request.reason),
+        by=context.by,
         now=now,
     )
     context.notify(result.facts)
     skipped_at = result.runs[0].planned_at
-    by = context.actor_with_reason(request.reason)
-    move_note(tx, record.schedule, skipped_at, to=request.to, by=by, now=now)
+    move_note(tx, record.schedule, skipped_at, to=request.to, by=context.by, now=now)
     skipped, run = (summarize_run(one, schedule=record.schedule.name) for one in result.runs)
     return MovedOccurrence(left_out=skipped, run=run)
 

@@ -67,8 +67,7 @@ def note_occurrence(context: OperationContext, tx: Transaction, request: WriteNo
             value=format_instant(at),
             fix="schedule next shows the notes of the next occurrences",
         )
-    by = context.actor_with_reason(request.reason)
-    note = write_note(tx, record.schedule, at, request.text.strip(), by=by, now=now)
+    note = write_note(tx, record.schedule, at, request.text.strip(), by=context.by, now=now)
     return WrittenNote(
         schedule=record.schedule.name,
         at=at,

@@ -75,9 +75,9 @@ def pause_schedule(context: OperationContext, tx: Transaction, request: PauseSch
     now = context.now()
     record = find_schedule(tx, context.namespace, request.schedule)
     check_may_end_pause(context, tx, record, now=now)
-    schedule_id, by = record.schedule.id, context.actor_with_reason(request.reason)
+    schedule_id = record.schedule.id
     until = check_storable(request.until, field="until") if request.until is not None else None
-    context.notify(pause(context.store, schedule_id, by=by, now=now, until=until).facts)
+    context.notify(pause(context.store, schedule_id, by=context.by, now=now, until=until).facts)
     detail = read_schedule_detail(context, schedule_id, now=now)
     if request.until is None:
         return detail
@@ -95,8 +95,7 @@ def resume_schedule(context: OperationContext, tx: Transaction, request: Schedul
     record = find_schedule(tx, context.namespace, request.schedule)
     check_may_end_pause(context, tx, record, now=now)
     schedule_id = record.schedule.id
-    by = context.actor_with_reason(request.reason)
-    context.notify(resume(context.store, schedule_id, ids=context.ids, by=by, now=now).facts)
+    context.notify(resume(context.store, schedule_id, ids=context.ids, by=context.by, now=now).facts)
     return read_schedule_detail(context, schedule_id, now=now)
 
 
@@ -107,7 +106,7 @@ def finish_schedule(context: OperationContext, tx: Transaction, request: Schedul
     """Finish a schedule: it plans nothing more; its name stays in use, and an edit can revive it."""
     now = context.now()
     schedule_id = find_schedule(tx, context.namespace, request.schedule).schedule.id
-    by = context.actor_with_reason(request.reason or f"finished by {context.by.name}")
+    by = context.with_reason(request.reason or f"finished by {context.by.name}").by
     context.notify(archive(context.store, schedule_id, by=by, now=now, finish=True).facts)
     return read_schedule_detail(context, schedule_id, now=now)
 
@@ -125,7 +124,7 @@ def set_schedule_state(
     entry = schedule_audit_entry(
         schedule,
         "set_state",
-        by=context.actor_with_reason(request.reason),
+        by=context.by,
         now=now,
         before=f"version {after.version - 1}",
         after=f"version {after.version}",
@@ -150,9 +149,8 @@ def _archive(context: OperationContext, tx: Transaction, request: ScheduleAction
     now = context.now()
     schedule = find_schedule(tx, context.namespace, request.schedule).schedule
     check_edit_by_hand(context, schedule)
-    remember_removal(context, schedule, reason=request.reason, now=now)
-    by = context.actor_with_reason(request.reason)
-    context.notify(archive(context.store, schedule.id, by=by, now=now).facts)
+    remember_removal(context, schedule, now=now)
+    context.notify(archive(context.store, schedule.id, by=context.by, now=now).facts)
     return read_schedule_detail(context, schedule.id, now=now)
 
 
@@ -254,8 +252,7 @@ def restore_schedule(context: OperationContext, tx: Transaction, request: Restor
     record = find_editable_schedule(tx, context.namespace, request.schedule)
     check_agent_edit(context, record)
     warnings = check_edit_by_hand(context, record.schedule)
-    by = context.actor_with_reason(request.reason)
-    changed = restore(context.store, record.schedule.id, request.to, ids=context.ids, by=by, now=now)
+    changed = restore(context.store, record.schedule.id, request.to, ids=context.ids, by=context.by, now=now)
     context.notify(changed.facts)
     return replace(read_schedule_detail(context, changed.schedule.id, now=now), warnings=warnings)
 

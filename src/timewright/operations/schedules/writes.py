@@ -159,7 +159,7 @@ def update_schedule(context: OperationContext, tx: Transaction, request: UpdateS
     changed = keep_agent_end(context, record.schedule, changed, now=now)
     check_schedule(context, changed, before=record.schedule)
     replaces = record.schedule.revision
-    detail = _revise(context, changed, replaces=replaces, reason=request.reason, now=now)
+    detail = _revise(context, changed, replaces=replaces, now=now)
     detail = replace(detail, warnings=(*detail.warnings, *warnings))
     return _with_reading(context, detail, request.changes)
 
@@ -220,10 +220,9 @@ def check_schedule(context: OperationContext, schedule: Schedule, *, before: Sch
 def _create(
     context: OperationContext, schedule: Schedule, request: CreateSchedule | PutSchedule, *, now: datetime
 ) -> ScheduleDetail:
-    by = context.actor_with_reason(request.reason)
     check_agent_creation(context, schedule, now=now, force=request.force)
     release_archived_name(context, schedule.name, now=now)
-    (made,) = create(context.store, [schedule], by=by, now=now)
+    (made,) = create(context.store, [schedule], by=context.by, now=now)
     context.notify(made.facts)
     hold_for_approval_if_required(context, schedule, now=now)
     if schedule.queue is not None:
@@ -247,7 +246,7 @@ def release_archived_name(context: OperationContext, name: str, *, now: datetime
     if record is None or record.progress.state is not ScheduleState.ARCHIVED:
         return
     renamed = replace(record.schedule, name=f"{name[:200]} ({record.schedule.id})")
-    by = context.actor_with_reason("a new schedule reused its name")
+    by = context.with_reason("a new schedule reused its name").by
     context.notify(revise(context.store, renamed, ids=context.ids, by=by, now=now).facts)
 
 
@@ -274,7 +273,7 @@ def _replace(
         check_new_schedule(
             wanted, now=now, catch_up_given="catch_up" in canonical_fields(request.draft, Schedule)
         )
-    detail = _revise(context, wanted, replaces=old.revision, reason=request.reason, now=now)
+    detail = _revise(context, wanted, replaces=old.revision, now=now)
     detail = replace(detail, warnings=(*detail.warnings, *warnings))
     return PutScheduleResult(change="updated", detail=detail)
 
@@ -290,11 +289,8 @@ def build_replacement(context: OperationContext, draft: Mapping[str, Any], old: 
     return wanted if zone is None or wanted.trigger == old.trigger else build()
 
 
-def _revise(
-    context: OperationContext, schedule: Schedule, *, replaces: int, reason: str, now: datetime
-) -> ScheduleDetail:
-    by = context.actor_with_reason(reason)
-    changed = revise(context.store, schedule, ids=context.ids, by=by, now=now, replaces=replaces)
+def _revise(context: OperationContext, schedule: Schedule, *, replaces: int, now: datetime) -> ScheduleDetail:
+    changed = revise(context.store, schedule, ids=context.ids, by=context.by, now=now, replaces=replaces)
     context.notify(changed.facts)
     if schedule.queue is not None:
         register_queue(context, schedule.queue, now=now)

@@ -31,7 +31,7 @@ from timewright.ledger.workflow_runs.waits import (
 from timewright.operations.access.authentication import require_auth_cache
 from timewright.operations.access.callers import Caller
 from timewright.operations.access.permissions import is_agent
-from timewright.operations.context import OperationContext, in_transaction
+from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_run
 from timewright.operations.registry import WAITING_RUN, ObjectName, WriteRequest, operations
 from timewright.operations.views import RunDetail, RunSummary, build_run_detail, summarize_run
@@ -95,12 +95,12 @@ class SignalResult(Struct, frozen=True, kw_only=True):
     runs: tuple[RunSummary, ...]
 
 
-@operations.add(
+@operations.write(
     "run answer",
     scope="trigger",
     examples=({"run": WAITING_RUN, "answer": {"approved": True}, "reason": "checked the numbers"},),
 )
-def answer_run(context: OperationContext, request: AnswerRun) -> RunDetail:
+def answer_run(context: OperationContext, tx: Transaction, request: AnswerRun) -> RunDetail:
     """Answer a step that waits for a person; agents cannot answer."""
     if is_agent(context):
         raise Forbidden(
@@ -110,7 +110,13 @@ def answer_run(context: OperationContext, request: AnswerRun) -> RunDetail:
             rule="a step that waits for an answer is answered by a person",
             fix=f"ask a person: run answer {request.run}",
         )
-    return give_answer(context, request.run, request.answer, reason=request.reason)
+    waiting = _require_question(tx, find_run(tx, context.namespace, request.run))
+    assert waiting.wait.answer is not None
+    check_answer(waiting.wait.answer, request.answer)
+    # The fence takes only the first answer.
+    _settle(context, [waiting.run], request.answer, now=context.now())
+    context.audit(tx, "run.answer", waiting.run.id)
+    return build_run_detail(tx, find_run(tx, context.namespace, waiting.run.id))
 
 
 @operations.write("run link", scope="write", examples=({"run": WAITING_RUN},))
@@ -119,7 +125,7 @@ def link_run(context: OperationContext, tx: Transaction, request: LinkRun) -> An
     keyring = require_auth_cache(context).keyring
     waiting = _require_question(tx, find_run(tx, context.namespace, request.run))
     run = waiting.run
-    context.audit(tx, "run.link", run.id, reason=request.reason, now=context.now())
+    context.audit(tx, "run.link", run.id)
     return AnswerLink(run=run.id, path=f"/in/{new_answer_slug(keyring, run.id)}", until=waiting.until)
 
 
@@ -135,25 +141,10 @@ def signal_event(context: OperationContext, tx: Transaction, request: SignalEven
         if one.wait.event is not None and matches_event(one.wait.event, request.event, scope)
     ]
     _settle(context, ended, request.data, now=now)
-    context.audit(tx, "workflow.signal", request.event, reason=request.reason, now=now, after=str(len(ended)))
+    context.audit(tx, "workflow.signal", request.event, after=str(len(ended)))
     after = tx.get_runs([run.id for run in ended])
     runs = tuple(summarize_run(after[run.id], schedule="") for run in ended)
     return SignalResult(event=request.event, runs=runs)
-
-
-def give_answer(context: OperationContext, run_id: str, answer: Any, *, reason: str = "") -> RunDetail:
-    """Check an answer against the form and end the step with it; the fence takes only the first answer."""
-    now = context.now()
-
-    def work(nested: OperationContext, tx: Transaction) -> RunDetail:
-        waiting = _require_question(tx, find_run(tx, nested.namespace, run_id))
-        assert waiting.wait.answer is not None
-        check_answer(waiting.wait.answer, answer)
-        _settle(nested, [waiting.run], answer, now=now)
-        nested.audit(tx, "run.answer", waiting.run.id, reason=reason, now=now)
-        return build_run_detail(tx, find_run(tx, nested.namespace, waiting.run.id))
-
-    return in_transaction(context, lambda nested: nested.store.write(lambda tx: work(nested, tx)))
 
 
 def pending_answers(tx: Transaction, namespace: str) -> list[PendingAnswer]:
@@ -251,7 +242,7 @@ def approve_version(context: OperationContext, tx: Transaction, request: DecideV
     spec = require_version(tx, context.namespace, request.workflow, held.version)
     approved = replace(head, held=tuple(one for one in head.held if one is not held))
     if approved.runnable == held.version:
-        schedules = deploy_schedules(context, spec, owned=head.schedules, reason=request.reason, now=now)
+        schedules = deploy_schedules(context, spec, owned=head.schedules, now=now)
         approved = replace(approved, schedules=schedules)
     _save(tx, context, request, approved, held, action="workflow.approve")
     return describe_deployment("updated", spec, approved)
@@ -324,4 +315,4 @@ def _save(
     now = context.now()
     tx.put_objects([header_row(context.namespace, request.workflow, head, now=now)])
     after = f"version {held.version} of {held.author}"
-    context.audit(tx, action, request.workflow, reason=request.reason, now=now, after=after)
+    context.audit(tx, action, request.workflow, after=after)

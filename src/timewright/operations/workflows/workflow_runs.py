@@ -126,7 +126,7 @@ def run_workflow(context: OperationContext, tx: Transaction, request: RunWorkflo
         part,
         namespace=context.namespace,
         ids=context.ids,
-        by=context.actor_with_reason(request.reason),
+        by=context.by,
         now=now,
         client_key=request.client_key,
     )
@@ -161,16 +161,16 @@ def draw_workflow(context: OperationContext, tx: Transaction, request: DrawWorkf
 @operations.write("workflow pause", scope="trigger", examples=({"run": WORKFLOW_RUN},))
 def pause_workflow(context: OperationContext, tx: Transaction, request: RunAction) -> RunDetail:
     """Pause a workflow run: no further steps start, active ones continue, its time limit stops."""
-    run, by = find_run(tx, context.namespace, request.run), context.actor_with_reason(request.reason)
-    pause_workflow_run(context.store, run, by=by, now=context.now())
+    run = find_run(tx, context.namespace, request.run)
+    pause_workflow_run(context.store, run, by=context.by, now=context.now())
     return build_run_detail(tx, find_run(tx, context.namespace, run.id))
 
 
 @operations.write("workflow resume", scope="trigger", examples=({"run": WORKFLOW_RUN},))
 def resume_workflow(context: OperationContext, tx: Transaction, request: RunAction) -> RunDetail:
     """Resume a paused workflow run; one that is not paused does not change."""
-    run, by = find_run(tx, context.namespace, request.run), context.actor_with_reason(request.reason)
-    context.notify(resume_workflow_run(context.store, run, by=by, now=context.now()))
+    run = find_run(tx, context.namespace, request.run)
+    context.notify(resume_workflow_run(context.store, run, by=context.by, now=context.now()))
     return build_run_detail(tx, find_run(tx, context.namespace, run.id))
 
 

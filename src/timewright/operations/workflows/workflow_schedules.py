@@ -36,7 +36,7 @@ SCHEDULE_BASED = "schedule_based"
 
 
 def deploy_schedules(
-    context: OperationContext, spec: WorkflowSpec, *, owned: Mapping[str, str], reason: str, now: datetime
+    context: OperationContext, spec: WorkflowSpec, *, owned: Mapping[str, str], now: datetime
 ) -> dict[str, str]:
     """Put the schedules of a workflow, and archive those it no longer has; paused schedules stay paused."""
     drafts: dict[str, ScheduleDraft] = {}
@@ -50,24 +50,22 @@ def deploy_schedules(
             )
         _reject_foreign(context, name, owned)
         drafts[name] = ScheduleDraft(name=name, fields=draft, where=where)
-    deployed = _apply(context, spec, list(drafts.values()), reason=reason, now=now)
+    deployed = _apply(context, spec, list(drafts.values()), now=now)
     removed = {
         name: schedule_id for name, schedule_id in owned.items() if schedule_id not in deployed.values()
     }
-    archive_schedules(context, removed, reason=reason, now=now)
+    archive_schedules(context, removed, now=now)
     return deployed
 
 
-def archive_schedules(
-    context: OperationContext, schedules: Mapping[str, str], *, reason: str, now: datetime
-) -> list[str]:
+def archive_schedules(context: OperationContext, schedules: Mapping[str, str], *, now: datetime) -> list[str]:
     """Archive schedules of a workflow; their history stays."""
     ids = sorted(schedules.values())
     found = context.store.read(lambda tx: tx.get_schedules(ids)) if ids else {}
     not_archived = [i for i, record in found.items() if record.progress.state is not ScheduleState.ARCHIVED]
     for schedule_id in not_archived:
-        remember_removal(context, found[schedule_id].schedule, reason=reason, now=now)
-        by = context.actor_with_reason(reason or "removed from its workflow")
+        remember_removal(context, found[schedule_id].schedule, now=now)
+        by = context.with_reason(context.by.reason or "removed from its workflow").by
         context.notify(archive(context.store, schedule_id, by=by, now=now).facts)
     return sorted(name for name, schedule_id in schedules.items() if schedule_id in not_archived)
 
@@ -109,10 +107,9 @@ def _apply(
     spec: WorkflowSpec,
     drafts: Sequence[ScheduleDraft],
     *,
-    reason: str,
     now: datetime,
 ) -> dict[str, str]:
-    owner = DefinitionOwner(name=f"workflow:{spec.name}", reason=reason)
+    owner = DefinitionOwner(name=f"workflow:{spec.name}")
     try:
         changes = apply_schedules(context, owner, drafts, now=now)
     except Conflict:
@@ -173,7 +170,6 @@ def save_version(
     spec: WorkflowSpec,
     head: WorkflowHeader,
     *,
-    reason: str,
     now: datetime,
 ) -> None:
     """Write a new version and the header that points to it; a concurrent put raises Conflict."""
@@ -189,7 +185,7 @@ def save_version(
     tx.set_limits(each_limits(spec, namespace))
     tx.put_objects([header_row(namespace, name, head, now=now)], replaces={name: head.version - 1})
     after = f"version {head.version} {head.digest}"
-    context.audit(tx, "workflow.put", name, reason=reason, now=now, after=after)
+    context.audit(tx, "workflow.put", name, after=after)
 
 
 def header_row(namespace: str, name: str, head: WorkflowHeader, *, now: datetime) -> StoredObject:

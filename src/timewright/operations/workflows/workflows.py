@@ -165,9 +165,9 @@ def put_workflow(context: OperationContext, tx: Transaction, request: PutWorkflo
         # Its schedules are deployed when it is approved.
         waiting = (*waiting, HeldVersion(version=version, author=context.by.name, at=now))
     else:
-        owned = deploy_schedules(context, stored, owned=owned, reason=request.reason, now=now)
+        owned = deploy_schedules(context, stored, owned=owned, now=now)
     after = WorkflowHeader(version=version, digest=digest, schedules=owned, held=waiting)
-    save_version(tx, context, stored, after, reason=request.reason, now=now)
+    save_version(tx, context, stored, after, now=now)
     if any(isinstance(step.target, Handoff) and step.wait is None for step in stored.steps):
         register_queue(context, stored.name, now=now)
     return describe_deployment("created" if head is None else "updated", stored, after)
@@ -211,10 +211,10 @@ def delete_workflow(context: OperationContext, tx: Transaction, request: DeleteW
     """Delete a workflow and archive its schedules; active runs continue, and its versions stay."""
     now = context.now()
     head = require_workflow(tx, context.namespace, request.workflow)
-    retired = archive_schedules(context, head.schedules, reason=request.reason, now=now)
+    retired = archive_schedules(context, head.schedules, now=now)
     deleted = replace(head, deleted=True, schedules={})
     tx.put_objects([header_row(context.namespace, request.workflow, deleted, now=now)])
-    context.audit(tx, "workflow.delete", request.workflow, reason=request.reason, now=now)
+    context.audit(tx, "workflow.delete", request.workflow)
     return DeletedWorkflow(workflow=request.workflow, version=head.version, retired=tuple(retired))
 
 
