@@ -13,9 +13,7 @@ from msgspec.structs import replace
 from timewright.core.definitions import locate_error
 from timewright.core.input.input_errors import check_name
 from timewright.core.input.instant_text import resolve_zone
-from timewright.core.input.struct_decoder import canonical_fields
 from timewright.core.recurrence.triggers import Cron, parts_of
-from timewright.core.schedule.likely_mistakes import check_new_schedule
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.errors import Conflict, NotAllowed, TimewrightError
 from timewright.ledger.records.owners import (
@@ -26,23 +24,21 @@ from timewright.ledger.records.owners import (
     release_owned,
     save_owned,
 )
-from timewright.ledger.replan import archive, create, revise
+from timewright.ledger.replan import archive
 from timewright.operations.context import OperationContext
-from timewright.operations.queues.policies import register_queues
 from timewright.operations.schedules.agent_rules import (
     apply_agent_end,
     check_agent_creation,
-    check_agent_edit,
     check_edit_by_hand,
-    hold_for_approval_if_required,
-    keep_agent_end,
 )
 from timewright.operations.schedules.declarations import decode_call, definition_shape
 from timewright.operations.schedules.writes import (
-    build_replacement,
     build_schedule,
     check_schedule,
+    checked_replacement,
     release_archived_name,
+    save_new_schedules,
+    save_revision,
 )
 from timewright.ports import ScheduleRecord
 from timewright.ports.schedules import ScheduleHead
@@ -50,7 +46,6 @@ from timewright.ports.schedules import ScheduleHead
 SCHEDULE = "schedule"
 # The owner of schedules that a program without a name declares; anybody may take them over.
 UNNAMED_APP = "app"
-_TIMING_FIELDS = ("trigger", "start_at", "end_at", "deadline")
 
 ChangeKind = Literal["created", "updated", "unchanged", "adopted", "archived", "removed", "stays_archived"]
 
@@ -241,10 +236,7 @@ def _create(
             release_archived_name(context, row.draft.name, now=now)
     if not made:
         return {}
-    for result in create(context.store, made, by=context.by, now=now):
-        context.notify(result.facts)
-        hold_for_approval_if_required(context, result.schedule, now=now)
-    register_queues(context, {one.queue for one in made if one.queue}, now=now)
+    save_new_schedules(context, made, now=now)
     return {
         new.name: _change(row, "created", after=new, schedule_id=new.id)
         for row, new in zip(rows, made, strict=True)
@@ -273,30 +265,15 @@ def _update_one(
     now: datetime,
 ) -> ScheduleChange:
     old, draft = record.schedule, {"name": row.draft.name, **row.draft.fields}
-    wanted = build_replacement(replace(context, file_zone=row.draft.zone or context.file_zone), draft, old)
-    wanted = replace(
-        wanted,
-        revision=old.revision,
-        created_at=old.created_at,
-        created_by=old.created_by,
-        origin=old.origin,
-        owner=owner.name or old.owner,
-    )
-    wanted = keep_agent_end(context, old, wanted, now=now)
+    zoned = replace(context, file_zone=row.draft.zone or context.file_zone)
+    wanted = checked_replacement(zoned, record, draft, now=now, owner=owner.name)
     if wanted == old:
         return _change(row, "unchanged", before=old, after=old)
-    check_agent_edit(context, record)
     if not owner.name:
         check_edit_by_hand(context, old)
-    if any(getattr(wanted, field) != getattr(old, field) for field in _TIMING_FIELDS):
-        given = canonical_fields(draft, Schedule)
-        check_new_schedule(wanted, now=now, catch_up_given="catch_up" in given)
-    result = revise(context.store, wanted, ids=context.ids, by=context.by, now=now, replaces=old.revision)
-    context.notify(result.facts)
-    if wanted.queue is not None:
-        register_queues(context, {wanted.queue}, now=now)
+    after = save_revision(context, wanted, replaces=old.revision, now=now)
     is_adopted = replace(old, owner=wanted.owner) == wanted
-    return _change(row, "adopted" if is_adopted else "updated", before=old, after=result.schedule)
+    return _change(row, "adopted" if is_adopted else "updated", before=old, after=after)
 
 
 def _save_ownership(

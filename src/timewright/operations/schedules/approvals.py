@@ -20,7 +20,7 @@ from timewright.operations.lookup import find_schedule
 from timewright.operations.pagination import paginate
 from timewright.operations.registry import ListRequest, ScheduleAction, answer_from, operations
 from timewright.operations.schedules.agent_rules import remember_removal
-from timewright.operations.schedules.writes import read_schedule_detail
+from timewright.operations.schedules.writes import answer_change
 from timewright.operations.views import ScheduleDetail
 from timewright.operations.workflows.waits import (
     PendingAnswer,
@@ -119,8 +119,7 @@ def _decide(
         )
     if change is reject:
         remember_removal(context, schedule, now=now)
-    context.notify(change(context.store, schedule.id, by=context.by, now=now).facts)
-    return read_schedule_detail(context, schedule.id, now=now)
+    return answer_change(context, change(context.store, schedule.id, by=context.by, now=now))
 
 
 def _pending(tx: Transaction, record: ScheduleRecord, *, now: datetime) -> PendingSchedule:

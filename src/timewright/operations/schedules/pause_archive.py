@@ -26,7 +26,7 @@ from timewright.operations.lookup import find_editable_schedule, find_schedule
 from timewright.operations.pagination import paginate
 from timewright.operations.registry import ListRequest, ObjectName, ScheduleAction, WriteRequest, operations
 from timewright.operations.schedules.agent_rules import check_agent_edit, check_edit_by_hand, remember_removal
-from timewright.operations.schedules.writes import read_schedule_detail
+from timewright.operations.schedules.writes import answer_change
 from timewright.operations.views import ScheduleDetail
 from timewright.ports import Page, Transaction
 from timewright.ports.overview import GroupCounts
@@ -75,10 +75,9 @@ def pause_schedule(context: OperationContext, tx: Transaction, request: PauseSch
     now = context.now()
     record = find_schedule(tx, context.namespace, request.schedule)
     check_may_end_pause(context, tx, record, now=now)
-    schedule_id = record.schedule.id
     until = check_storable(request.until, field="until") if request.until is not None else None
-    context.notify(pause(context.store, schedule_id, by=context.by, now=now, until=until).facts)
-    detail = read_schedule_detail(context, schedule_id, now=now)
+    paused = pause(context.store, record.schedule.id, by=context.by, now=now, until=until)
+    detail = answer_change(context, paused)
     if request.until is None:
         return detail
     zone = getattr(request.until.tzinfo, "key", "") or context.default_zone
@@ -94,9 +93,8 @@ def resume_schedule(context: OperationContext, tx: Transaction, request: Schedul
     now = context.now()
     record = find_schedule(tx, context.namespace, request.schedule)
     check_may_end_pause(context, tx, record, now=now)
-    schedule_id = record.schedule.id
-    context.notify(resume(context.store, schedule_id, ids=context.ids, by=context.by, now=now).facts)
-    return read_schedule_detail(context, schedule_id, now=now)
+    resumed = resume(context.store, record.schedule.id, ids=context.ids, by=context.by, now=now)
+    return answer_change(context, resumed)
 
 
 @operations.write(
@@ -104,11 +102,9 @@ def resume_schedule(context: OperationContext, tx: Transaction, request: Schedul
 )
 def finish_schedule(context: OperationContext, tx: Transaction, request: ScheduleAction) -> ScheduleDetail:
     """Finish a schedule: it plans nothing more; its name stays in use, and an edit can revive it."""
-    now = context.now()
     schedule_id = find_schedule(tx, context.namespace, request.schedule).schedule.id
     by = context.with_reason(request.reason or f"finished by {context.by.name}").by
-    context.notify(archive(context.store, schedule_id, by=by, now=now, finish=True).facts)
-    return read_schedule_detail(context, schedule_id, now=now)
+    return answer_change(context, archive(context.store, schedule_id, by=by, now=context.now(), finish=True))
 
 
 @operations.write(
@@ -150,8 +146,7 @@ def _archive(context: OperationContext, tx: Transaction, request: ScheduleAction
     schedule = find_schedule(tx, context.namespace, request.schedule).schedule
     check_edit_by_hand(context, schedule)
     remember_removal(context, schedule, now=now)
-    context.notify(archive(context.store, schedule.id, by=context.by, now=now).facts)
-    return read_schedule_detail(context, schedule.id, now=now)
+    return answer_change(context, archive(context.store, schedule.id, by=context.by, now=now))
 
 
 class ListGroups(ListRequest, frozen=True, kw_only=True):
@@ -253,8 +248,7 @@ def restore_schedule(context: OperationContext, tx: Transaction, request: Restor
     check_agent_edit(context, record)
     warnings = check_edit_by_hand(context, record.schedule)
     changed = restore(context.store, record.schedule.id, request.to, ids=context.ids, by=context.by, now=now)
-    context.notify(changed.facts)
-    return replace(read_schedule_detail(context, changed.schedule.id, now=now), warnings=warnings)
+    return replace(answer_change(context, changed), warnings=warnings)
 
 
 def _revision_rows(tx: Transaction, schedule_id: str) -> list[RevisionSummary]:

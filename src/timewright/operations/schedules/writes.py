@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
@@ -20,13 +20,13 @@ from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.core.target import Handoff
 from timewright.errors import Conflict, InvalidInput
 from timewright.ledger.dependencies.links import upstream_names
-from timewright.ledger.replan import create, revise
+from timewright.ledger.replan import ChangeResult, create, revise
 from timewright.operations.access.secret_checks import check_secret_use, reject_plain_secrets, secret_warnings
 from timewright.operations.calendars.calendars import check_schedule_zones
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.health.start_warnings import function_warnings, run_warnings
 from timewright.operations.lookup import find_editable_schedule
-from timewright.operations.queues.policies import register_queue
+from timewright.operations.queues.policies import register_queues
 from timewright.operations.registry import ObjectName, WriteRequest, operations
 from timewright.operations.schedules.agent_rules import (
     apply_agent_end,
@@ -95,7 +95,7 @@ def create_schedule(context: OperationContext, request: CreateSchedule) -> Sched
     schedule_id = context.ids.new("schedule", now=now)
     schedule = build_schedule(context, request.draft, schedule_id=schedule_id, now=now)
     schedule = apply_agent_end(context, schedule, now=now)
-    detail = in_transaction(context, lambda nested: _create(nested, schedule, request, now=now))
+    detail = in_transaction(context, lambda nested: _create(nested, schedule, now=now, force=request.force))
     return _with_reading(context, detail, request.draft)
 
 
@@ -120,7 +120,7 @@ def put_schedule(context: OperationContext, tx: Transaction, request: PutSchedul
         schedule_id = context.ids.new("schedule", now=now)
         new = build_schedule(context, request.draft, schedule_id=schedule_id, now=now)
         new = apply_agent_end(context, new, now=now)
-        put = PutScheduleResult(change="created", detail=_create(context, new, request, now=now))
+        put = PutScheduleResult(change="created", detail=_create(context, new, now=now, force=request.force))
     else:
         put = _replace(context, record, request, now=now)
     return replace(put, detail=_with_reading(context, put.detail, request.draft))
@@ -148,7 +148,6 @@ def update_schedule(context: OperationContext, tx: Transaction, request: UpdateS
         )
     _check_revision(record.schedule, request.revision)
     check_agent_edit(context, record)
-    warnings = check_edit_by_hand(context, record.schedule)
     changed = decode_changes(
         request.changes,
         of=record.schedule,
@@ -158,9 +157,7 @@ def update_schedule(context: OperationContext, tx: Transaction, request: UpdateS
     )
     changed = keep_agent_end(context, record.schedule, changed, now=now)
     check_schedule(context, changed, before=record.schedule)
-    replaces = record.schedule.revision
-    detail = _revise(context, changed, replaces=replaces, now=now)
-    detail = replace(detail, warnings=(*detail.warnings, *warnings))
+    detail = _revise_by_hand(context, changed, record.schedule, now=now)
     return _with_reading(context, detail, request.changes)
 
 
@@ -217,17 +214,19 @@ def check_schedule(context: OperationContext, schedule: Schedule, *, before: Sch
         )
 
 
-def _create(
-    context: OperationContext, schedule: Schedule, request: CreateSchedule | PutSchedule, *, now: datetime
-) -> ScheduleDetail:
-    check_agent_creation(context, schedule, now=now, force=request.force)
+def _create(context: OperationContext, schedule: Schedule, *, now: datetime, force: bool) -> ScheduleDetail:
+    check_agent_creation(context, schedule, now=now, force=force)
     release_archived_name(context, schedule.name, now=now)
-    (made,) = create(context.store, [schedule], by=context.by, now=now)
-    context.notify(made.facts)
-    hold_for_approval_if_required(context, schedule, now=now)
-    if schedule.queue is not None:
-        register_queue(context, schedule.queue, now=now)
+    save_new_schedules(context, [schedule], now=now)
     return _with_warnings(context, context.store.read(lambda tx: _new_detail(tx, schedule, now=now)), now=now)
+
+
+def save_new_schedules(context: OperationContext, schedules: Sequence[Schedule], *, now: datetime) -> None:
+    """Store checked new schedules; those of an agent wait for approval where that is required."""
+    for made in create(context.store, schedules, by=context.by, now=now):
+        context.notify(made.facts)
+        hold_for_approval_if_required(context, made.schedule, now=now)
+    register_queues(context, {one.queue for one in schedules if one.queue}, now=now)
 
 
 def _new_detail(tx: Transaction, schedule: Schedule, *, now: datetime) -> ScheduleDetail:
@@ -255,27 +254,38 @@ def _replace(
 ) -> PutScheduleResult:
     old = record.schedule
     _check_revision(old, request.revision)
-    wanted = build_replacement(context, request.draft, old)
+    wanted = checked_replacement(context, record, request.draft, now=now)
+    if wanted == old:
+        return PutScheduleResult(change="unchanged", detail=read_schedule_detail(context, old.id, now=now))
+    return PutScheduleResult(change="updated", detail=_revise_by_hand(context, wanted, old, now=now))
+
+
+def checked_replacement(
+    context: OperationContext,
+    record: ScheduleRecord,
+    draft: Mapping[str, Any],
+    *,
+    now: datetime,
+    owner: str = "",
+) -> Schedule:
+    """Return a schedule with a new definition that may be written, or as it is if nothing changes."""
+    old = record.schedule
     wanted = replace(
-        wanted,
+        build_replacement(context, draft, old),
         revision=old.revision,
         created_at=old.created_at,
         created_by=old.created_by,
         origin=old.origin,
-        owner=old.owner,
+        owner=owner or old.owner,
     )
     wanted = keep_agent_end(context, old, wanted, now=now)
     if wanted == old:
-        return PutScheduleResult(change="unchanged", detail=read_schedule_detail(context, old.id, now=now))
+        return old
     check_agent_edit(context, record)
-    warnings = check_edit_by_hand(context, old)
     if any(getattr(wanted, field) != getattr(old, field) for field in _TIMING_FIELDS):
-        check_new_schedule(
-            wanted, now=now, catch_up_given="catch_up" in canonical_fields(request.draft, Schedule)
-        )
-    detail = _revise(context, wanted, replaces=old.revision, now=now)
-    detail = replace(detail, warnings=(*detail.warnings, *warnings))
-    return PutScheduleResult(change="updated", detail=detail)
+        given = canonical_fields(draft, Schedule)
+        check_new_schedule(wanted, now=now, catch_up_given="catch_up" in given)
+    return wanted
 
 
 def build_replacement(context: OperationContext, draft: Mapping[str, Any], old: Schedule) -> Schedule:
@@ -289,12 +299,21 @@ def build_replacement(context: OperationContext, draft: Mapping[str, Any], old: 
     return wanted if zone is None or wanted.trigger == old.trigger else build()
 
 
-def _revise(context: OperationContext, schedule: Schedule, *, replaces: int, now: datetime) -> ScheduleDetail:
+def _revise_by_hand(
+    context: OperationContext, schedule: Schedule, old: Schedule, *, now: datetime
+) -> ScheduleDetail:
+    by_hand = check_edit_by_hand(context, old)
+    save_revision(context, schedule, replaces=old.revision, now=now)
+    detail = _with_warnings(context, read_schedule_detail(context, schedule.id, now=now), now=now)
+    return replace(detail, warnings=(*detail.warnings, *by_hand))
+
+
+def save_revision(context: OperationContext, schedule: Schedule, *, replaces: int, now: datetime) -> Schedule:
+    """Store a checked revision of a schedule that is still at revision `replaces`."""
     changed = revise(context.store, schedule, ids=context.ids, by=context.by, now=now, replaces=replaces)
     context.notify(changed.facts)
-    if schedule.queue is not None:
-        register_queue(context, schedule.queue, now=now)
-    return _with_warnings(context, read_schedule_detail(context, schedule.id, now=now), now=now)
+    register_queues(context, {schedule.queue} if schedule.queue else (), now=now)
+    return changed.schedule
 
 
 def _with_warnings(context: OperationContext, detail: ScheduleDetail, *, now: datetime) -> ScheduleDetail:
@@ -350,3 +369,9 @@ def read_schedule_detail(context: OperationContext, schedule_id: str, *, now: da
             tx, ScheduleSnapshot(tx.get_schedules([schedule_id])[schedule_id]), now=now
         )
     )
+
+
+def answer_change(context: OperationContext, changed: ChangeResult) -> ScheduleDetail:
+    """Send the facts of a change, and return the detail of the schedule after it."""
+    context.notify(changed.facts)
+    return read_schedule_detail(context, changed.schedule.id, now=context.now())
