@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from timewright.operations.access import audit, keys, namespaces, secrets, sessions
+from timewright.operations.access import audit, authentication, keys, namespaces, secrets
 from timewright.operations.alerts import channels, incidents, pings
 from timewright.operations.budgets import budgets as _budgets
 from timewright.operations.budgets import providers

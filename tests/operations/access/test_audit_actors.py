@@ -9,8 +9,7 @@ import pytest
 
 from tests.operations.harness import OperationsHarness, sample_harness
 from timewright.operations import Operation, operations
-from timewright.operations.access.authentication import ALL_SCOPES, Caller, context_for
-from timewright.operations.access.sessions import start_session
+from timewright.operations.access.authentication import ALL_SCOPES, Caller, context_for, start_session
 from timewright.operations.quotas import LEASE_OPERATIONS
 from timewright.ports import Transaction
 

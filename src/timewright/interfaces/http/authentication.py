@@ -23,15 +23,17 @@ from timewright.interfaces.http.request import HttpRequest
 from timewright.operations import OperationContext
 from timewright.operations.access.auth_cache import CachedCaller, RateLimit
 from timewright.operations.access.authentication import (
+    MAX_LIFETIME,
+    Identity,
     authenticate_session,
     context_for,
     require_auth_cache,
     resolve_token,
     save_key_uses,
+    start_session,
     unauthorized_error,
 )
 from timewright.operations.access.callers import Caller
-from timewright.operations.access.sessions import MAX_LIFETIME, Identity, start_session
 from timewright.operations.context import NonBlockingStore, check_may_block, non_blocking_reader
 from timewright.operations.quotas import charge_request
 from timewright.ports.store import WouldBlock

@@ -18,9 +18,9 @@ from urllib.parse import quote, urlencode
 from timewright.interfaces.http.authentication import is_equal, sign
 from timewright.interfaces.http.problems import HttpProblem
 from timewright.operations import OperationContext
+from timewright.operations.access.authentication import Identity
 from timewright.operations.access.callers import ROLES, Role
 from timewright.operations.access.service_tokens import ServiceTokenVerifier, keys_of_provider
-from timewright.operations.access.sessions import Identity
 from timewright.settings import OpenIdTerms
 
 # What a provider may sign ID tokens with; no shared secret and no unsigned token.

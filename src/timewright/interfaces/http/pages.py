@@ -30,8 +30,13 @@ from timewright.interfaces.http.problems import HttpProblem
 from timewright.interfaces.http.request import HttpRequest, split_query
 from timewright.interfaces.http.responses import ApiResponse, json_response
 from timewright.interfaces.http.routing import Router
-from timewright.operations.access.authentication import authenticate, require_auth_cache
-from timewright.operations.access.sessions import EndSession, Identity, end_session
+from timewright.operations.access.authentication import (
+    EndSession,
+    Identity,
+    authenticate,
+    end_session,
+    require_auth_cache,
+)
 
 STATIC_FOLDER = Path(__file__).parent / "static"
 MAX_FILE_BYTES = 8 * 1024 * 1024

@@ -9,10 +9,10 @@ from typing import Any, TypedDict
 from timewright.core.alerts.incidents import Incident
 from timewright.ledger.records.analyses import Analysis
 from timewright.operations.access.audit import AuditEntryList, AuditVerification
+from timewright.operations.access.authentication import SessionList
 from timewright.operations.access.keys import CreatedKey, KeyDetail, KeyList
 from timewright.operations.access.namespaces import NamespaceDetail, NamespaceList
 from timewright.operations.access.secrets import RotatedSecrets, SecretDetail, SecretList
-from timewright.operations.access.sessions import SessionList
 from timewright.operations.alerts.channels import ChannelDetail, ChannelList, ChannelTest, DeletedChannel
 from timewright.operations.alerts.incidents import AlertRulesDetail, IncidentList
 from timewright.operations.alerts.pings import DeletedPings, PingAddress, PingList, PingResult
