@@ -11,9 +11,7 @@ from __future__ import annotations
 from timewright.operations.access import audit, authentication, keys, namespaces, secrets
 from timewright.operations.alerts import channels, incidents, pings
 from timewright.operations.budgets import budgets as _budgets
-from timewright.operations.budgets import providers
 from timewright.operations.calendars import calendars as _calendars
-from timewright.operations.calendars import feed
 from timewright.operations.context import OperationContext
 from timewright.operations.definitions import export, plan, programs
 from timewright.operations.explain import explain as _explain
@@ -23,7 +21,7 @@ from timewright.operations.hints import hints as _hints
 from timewright.operations.queues import lease_results, leases, limits, policies
 from timewright.operations.queues import queues as _queues
 from timewright.operations.registry import Operation, OperationRegistry, OperationRequest, operations
-from timewright.operations.runs import failures, logs, search
+from timewright.operations.runs import failures, logs
 from timewright.operations.runs import runs as _runs
 from timewright.operations.schedules import (
     approvals,

@@ -16,10 +16,8 @@ from timewright.operations.access.secrets import RotatedSecrets, SecretDetail, S
 from timewright.operations.alerts.channels import ChannelDetail, ChannelList, ChannelTest, DeletedChannel
 from timewright.operations.alerts.incidents import AlertRulesDetail, IncidentList
 from timewright.operations.alerts.pings import DeletedPings, PingAddress, PingList, PingResult
-from timewright.operations.budgets.budgets import BudgetDetail, BudgetList, BudgetSummary, BudgetUsageReport, DeletedBudget
-from timewright.operations.budgets.providers import ProviderList, ProviderSummary
+from timewright.operations.budgets.budgets import BudgetDetail, BudgetList, BudgetSummary, BudgetUsageReport, DeletedBudget, ProviderList, ProviderSummary
 from timewright.operations.calendars.calendars import CalendarDetail, CalendarList, DeletedCalendar, RefreshedCalendar
-from timewright.operations.calendars.feed import ScheduleFeed
 from timewright.operations.definitions.programs import PutManyResult
 from timewright.operations.explain.explain import Explanation
 from timewright.operations.health.doctor import InstanceList
@@ -42,7 +40,7 @@ from timewright.operations.schedules.notes import WrittenNote
 from timewright.operations.schedules.pause_archive import GroupList, RevisionList, ScheduleStateValue
 from timewright.operations.schedules.queries import NextOccurrences, ScheduleHealth, ScheduleList
 from timewright.operations.schedules.reminders import CancelledReminder, Reminder, ReminderList, SnoozedReminder
-from timewright.operations.schedules.upcoming import Upcoming
+from timewright.operations.schedules.upcoming import ScheduleFeed, Upcoming
 from timewright.operations.schedules.writes import PutScheduleResult
 from timewright.operations.views import RunDetail, ScheduleDetail
 from timewright.operations.workflows.waits import AnswerLink, SignalResult

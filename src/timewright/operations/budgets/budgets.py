@@ -1,4 +1,4 @@
-"""Budgets: limits on what may be spent per period, and how much was used."""
+"""Budgets: limits on what may be spent per period; and providers, external services that can be closed."""
 
 from __future__ import annotations
 
@@ -7,24 +7,45 @@ from operator import attrgetter
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct, structs
+from msgspec import Meta, Struct
 
-from timewright.core.budgets.budgets import MAX_COUNTED, Budget, BudgetUsage, Unit, check_period
+from timewright.core.budgets.budgets import (
+    MAX_COUNTED,
+    Budget,
+    BudgetUsage,
+    ProviderWindow,
+    Unit,
+    check_period,
+)
 from timewright.core.budgets.costs import Currency, Quantity, to_millionths
 from timewright.core.budgets.spending import reason_prefix
 from timewright.core.input.input_errors import check_name
+from timewright.core.moments import check_storable, format_instant
 from timewright.core.run.leasing import WaitReason
 from timewright.core.zones import check_zone
 from timewright.errors import InvalidInput, TimewrightError
-from timewright.ledger.budgets.budget_records import delete_budget, read_budget, schedules_using, set_budget
-from timewright.ledger.budgets.charges import BUDGET
+from timewright.ledger.budgets.budget_records import (
+    close_provider,
+    delete_budget,
+    open_provider,
+    read_budget,
+    read_window,
+    schedules_using,
+    set_budget,
+)
+from timewright.ledger.budgets.charges import BUDGET, PROVIDER
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_object
 from timewright.operations.pagination import paginate_rows
-from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
-from timewright.ports import Transaction, Unreadable
-
-DEFAULT_PERIODS = 30
+from timewright.operations.registry import (
+    ListRequest,
+    ObjectName,
+    OperationRequest,
+    WriteRequest,
+    answer_from,
+    operations,
+)
+from timewright.ports import StoredObject, Transaction, Unreadable
 
 Covered = Annotated[str, Meta(max_length=255)]
 
@@ -59,7 +80,7 @@ class GetBudgetUsage(OperationRequest, frozen=True, kw_only=True):
     """Which budget, and how many of its newest periods."""
 
     budget: ObjectName
-    periods: Annotated[int, Meta(ge=1, le=1000)] = DEFAULT_PERIODS
+    periods: Annotated[int, Meta(ge=1, le=1000)] = 30
 
 
 class DeleteBudget(WriteRequest, frozen=True, kw_only=True):
@@ -137,8 +158,7 @@ class DeletedBudget(Struct, frozen=True, kw_only=True):
 )
 def set_one(context: OperationContext, tx: Transaction, request: SetBudget) -> BudgetSummary:
     """Set how much may be spent per period; runs that wait for it are checked again at once."""
-    now = context.now()
-    budget = _parse_budget(context, request)
+    budget, now = _parse_budget(context, request), context.now()
     set_budget(tx, budget, by=context.by, now=now)
     return _summarize(tx, *_require_budget(tx, budget.namespace, budget.name), now=now)
 
@@ -146,10 +166,10 @@ def set_one(context: OperationContext, tx: Transaction, request: SetBudget) -> B
 @operations.read("budget get", scope="read", examples=({"budget": "inference"},))
 def get_budget(context: OperationContext, tx: Transaction, request: GetBudget) -> BudgetDetail:
     """Show a budget: how much is left, which schedules name it and how many runs wait for it."""
-    now = context.now()
     budget, revision = _require_budget(tx, context.namespace, request.budget)
-    return BudgetDetail(
-        **structs.asdict(_summarize(tx, budget, revision, now=now)),
+    return answer_from(
+        BudgetDetail,
+        _summarize(tx, budget, revision, now=context.now()),
         named_by=tuple(schedules_using(tx, budget)),
         waiting=_count_waiting(tx, budget),
     )
@@ -195,9 +215,8 @@ def get_budget_usage(
 @operations.write("budget delete", scope="admin", examples=({"budget": "old-trial"},))
 def delete_one(context: OperationContext, tx: Transaction, request: DeleteBudget) -> DeletedBudget:
     """Remove a budget that no schedule names; runs that waited for it may start."""
-    now = context.now()
     budget, _ = _require_budget(tx, context.namespace, request.budget)
-    delete_budget(tx, budget, by=context.by, now=now)
+    delete_budget(tx, budget, by=context.by, now=context.now())
     return DeletedBudget(budget=budget.name)
 
 
@@ -260,13 +279,11 @@ def _summarize(tx: Transaction, budget: Budget, revision: int, *, now: datetime)
     place = (budget.account_name, period.start)
     account = tx.get_accounts([place]).get(place, BudgetUsage())
     left = max(budget.limit - account.used - account.held, 0)
-    return BudgetSummary(
+    return answer_from(
+        BudgetSummary,
+        budget,
         budget=budget.name,
-        unit=budget.unit,
         limit=_format_amount(budget, budget.limit),
-        currency=budget.currency,
-        period=budget.period,
-        zone=budget.zone,
         covers=budget.scope,
         revision=revision,
         used=_format_amount(budget, account.used),
@@ -284,3 +301,99 @@ def _format_amount(budget: Budget, count: int) -> str:
 
 def _count_waiting(tx: Transaction, budget: Budget) -> int:
     return tx.count_deferred_runs(budget.namespace, prefix=reason_prefix(WaitReason.BUDGET, budget.name))
+
+
+class CloseProvider(WriteRequest, frozen=True, kw_only=True):
+    """Which provider, and until when no run that needs it starts."""
+
+    provider: ObjectName
+    until: datetime
+
+
+class OpenProvider(WriteRequest, frozen=True, kw_only=True):
+    """Which provider to open."""
+
+    provider: ObjectName
+
+
+class ListProviders(ListRequest, frozen=True, kw_only=True):
+    """List the providers of the namespace that were ever closed."""
+
+
+class ProviderSummary(Struct, frozen=True, kw_only=True):
+    """A provider: until when it is closed, who closed it and why, and how many runs wait."""
+
+    provider: str
+    closed_until: datetime | None
+    why: str
+    closed_by: str
+    waiting: int
+    revision: int
+
+
+class ProviderList(Struct, frozen=True, kw_only=True):
+    """A page of providers, by name."""
+
+    providers: tuple[ProviderSummary, ...]
+    cursor: str = ""
+
+
+@operations.write(
+    "provider close",
+    scope="write",
+    examples=({"provider": "openai", "until": "2026-03-10T18:00:00Z", "reason": "quota used up"},),
+)
+def close_provider_until(
+    context: OperationContext, tx: Transaction, request: CloseProvider
+) -> ProviderSummary:
+    """Close a provider until an instant: runs that need it wait, and do not fail."""
+    now = context.now()
+    provider = check_name(request.provider, field="provider")
+    if check_storable(request.until, field="until") <= now:
+        raise InvalidInput(
+            f"until {format_instant(request.until)} is in the past",
+            field="until",
+            value=format_instant(request.until),
+            rule="`until` must be in the future",
+            fix="use a later instant, or provider open",
+        )
+    namespace = context.namespace
+    context.notify([close_provider(tx, namespace, provider, until=request.until, by=context.by, now=now)])
+    return _summarize_provider(tx, find_object(tx, PROVIDER, namespace, provider), now=now)
+
+
+@operations.write(
+    "provider open", scope="write", examples=({"provider": "mail-api", "reason": "back again"},)
+)
+def open_provider_now(context: OperationContext, tx: Transaction, request: OpenProvider) -> ProviderSummary:
+    """Open a closed provider; runs that waited for it may start at once."""
+    now, namespace = context.now(), context.namespace
+    provider = find_object(tx, PROVIDER, namespace, request.provider).name
+    context.notify([open_provider(tx, namespace, provider, by=context.by, now=now)])
+    return _summarize_provider(tx, find_object(tx, PROVIDER, namespace, provider), now=now)
+
+
+@operations.read("provider list", scope="read", examples=({},))
+def list_providers(context: OperationContext, tx: Transaction, request: ListProviders) -> ProviderList:
+    """List the providers, until when each is closed and why."""
+    now = context.now()
+    stored = tx.get_objects(PROVIDER, namespace=context.namespace)
+    page, cursor = paginate_rows(context, request, stored, key=attrgetter("name"))
+    return ProviderList(providers=tuple(_summarize_provider(tx, row, now=now) for row in page), cursor=cursor)
+
+
+def _summarize_provider(tx: Transaction, row: StoredObject, *, now: datetime) -> ProviderSummary:
+    try:
+        window = read_window(row)
+    except (msgspec.MsgspecError, ValueError):
+        window = ProviderWindow(unreadable=True, reason="the stored record cannot be read")
+    until = window.closed_until(now=now)
+    prefix = reason_prefix(WaitReason.PROVIDER, row.name)
+    return ProviderSummary(
+        provider=row.name,
+        closed_until=until,
+        why=window.reason if until is not None else "",
+        closed_by=window.actor if until is not None else "",
+        waiting=tx.count_deferred_runs(row.namespace, prefix=prefix),
+        revision=row.revision,
+    )

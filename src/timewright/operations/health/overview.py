@@ -1,4 +1,4 @@
-"""The overview (active, upcoming, failed and parked runs, delays), and recent outcomes per schedule."""
+"""The overview (active, upcoming, failed and parked runs), recent outcomes per schedule, and search."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from timewright.core.run.history_stats import DurationStats, duration_stats
 from timewright.core.run.run import Run, RunState
 from timewright.core.schedule.pauses import Pause
 from timewright.core.schedule.schedule import ScheduleState
+from timewright.ledger.workflow_runs.records import WORKFLOW, read_header
 from timewright.operations.context import OperationContext
 from timewright.operations.health.pauses import open_pauses
-from timewright.operations.lookup import find_schedule
+from timewright.operations.lookup import find_schedule, readable_schedules
+from timewright.operations.queues.policies import list_queue_names
 from timewright.operations.registry import ObjectName, OperationRequest, operations
 from timewright.operations.views import (
     RunSummary,
@@ -26,12 +28,14 @@ from timewright.operations.views import (
     summarize_schedule,
 )
 from timewright.ports import RunFilter, ScheduleFilter, ScheduleRecord, Transaction
-from timewright.ports.overview import RecentRun
+from timewright.ports.overview import RecentRun, SearchHit
 from timewright.ports.rows import NextSchedules
 
 MAX_COUNT = 1000
 MAX_ROWS_SHOWN = 20
 MAX_GRID_RUNS = 500
+MAX_RUNS_SEARCHED = 5000
+MAX_MATCH_CHARS = 200
 DAY = timedelta(days=1)
 # The length of one slot of the grid, by the longest period that it is used for: some 60 to 100 slots.
 GRID_SLOTS = ((HOUR, MINUTE), (6 * HOUR, 5 * MINUTE), (DAY, 15 * MINUTE), (7 * DAY, 2 * HOUR))
@@ -274,3 +278,77 @@ def _summarize_upcoming(tx: Transaction, ids: Sequence[str]) -> tuple[ScheduleSu
 def _limit_duration(length: timedelta) -> timedelta:
     """Limit a duration to between one minute and one week."""
     return min(max(length, MINUTE), 7 * DAY)
+
+
+class Search(OperationRequest, frozen=True, kw_only=True):
+    """A part of a name, a tag, an error or an id, in any case; and how many of each kind are listed."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=200)]
+    limit: Annotated[int, Meta(ge=1, le=50)] = 8
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """One thing that was found: its kind, its name or id, its state, and the text that matched."""
+
+    kind: str
+    name: str
+    id: str = ""
+    state: str = ""
+    match: str = ""
+
+
+class SearchResult(Struct, frozen=True, kw_only=True):
+    """What was found: schedules, queues and workflows by name, then runs, newest first.
+
+    Errors and ids are looked for in the newest 5000 failed runs and in the newest 5000 runs.
+    """
+
+    found: tuple[Found, ...]
+
+
+@operations.read("search", scope="read", examples=({"text": "report"}, {"text": "timeout"}))
+def search_everything(context: OperationContext, tx: Transaction, request: Search) -> SearchResult:
+    """Find schedules, queues, workflows and runs by a part of a name, a tag, an error or an id."""
+    text = request.text.strip()
+    if not text:
+        return SearchResult(found=())
+    hits = tx.search(context.namespace, text, limit=request.limit, max_rows=MAX_RUNS_SEARCHED)
+    names = tx.get_schedule_names({hit.name for hit in hits if hit.kind == "run" and hit.name})
+    return SearchResult(
+        found=(
+            *_found_schedules(tx, hits, text.lower())[: request.limit],
+            *_found_by_name(tx, context.namespace, text.lower(), limit=request.limit),
+            *(_found_run(hit, names.get(hit.name, "")) for hit in hits if hit.kind == "run"),
+        )
+    )
+
+
+def _found_schedules(tx: Transaction, hits: Sequence[SearchHit], text: str) -> list[Found]:
+    """Schedules by name first, then those with the text in a tag."""
+    by_name = {hit.id: _found_schedule(hit) for hit in hits if hit.kind == "schedule"}
+    maybe = [hit for hit in hits if hit.kind == "tagged" and hit.id not in by_name]
+    records = readable_schedules(tx, [hit.id for hit in maybe]) if maybe else {}
+    tags = {i: [tag for tag in one.schedule.tags if text in tag.lower()] for i, one in records.items()}
+    return [
+        *by_name.values(),
+        *(_found_schedule(hit, f"tag {tags[hit.id][0]}") for hit in maybe if tags.get(hit.id)),
+    ]
+
+
+def _found_schedule(hit: SearchHit, match: str = "") -> Found:
+    return Found(kind="schedule", name=hit.name, id=hit.id, state=hit.state, match=match)
+
+
+def _found_run(hit: SearchHit, schedule: str) -> Found:
+    return Found(kind="run", name=schedule, id=hit.id, state=hit.state, match=hit.error[:MAX_MATCH_CHARS])
+
+
+def _found_by_name(tx: Transaction, namespace: str, text: str, *, limit: int) -> list[Found]:
+    """Queues and workflows, which are few."""
+    queues = [Found(kind="queue", name=one) for one in list_queue_names(tx, namespace) if text in one.lower()]
+    workflows = [
+        Found(kind="workflow", name=row.name)
+        for row in tx.get_objects(WORKFLOW, namespace=namespace)
+        if text in row.name.lower() and not read_header(row).deleted
+    ]
+    return [*queues[:limit], *workflows[:limit]]

@@ -33,7 +33,7 @@ from timewright.interfaces.cli.output.rows import ROWS, format_value
 from timewright.interfaces.cli.output.table import Screen, escape_control, key_values, wrap
 from timewright.interfaces.cli.output.times import parse_instant_or_none, relative_time
 from timewright.operations import Operation, views
-from timewright.operations.calendars import calendars, feed
+from timewright.operations.calendars import calendars
 from timewright.operations.definitions import export, plan
 from timewright.operations.explain import explain
 from timewright.operations.health import doctor, lint, overdue, verify
@@ -151,7 +151,7 @@ _RENDERERS: dict[type, Renderer] = {
     lint.LintReport: findings_page,
     overdue.OverdueReport: overdue_page,
     logs.RunLogs: logs_page,
-    feed.ScheduleFeed: feed_page,
+    upcoming.ScheduleFeed: feed_page,
     backfills.BackfillResult: backfill_page,
     manual_runs.TargetTestResult: target_test_page,
     verify.VerificationResult: verification_page,
