@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import msgspec
@@ -97,19 +96,17 @@ class HintStatus(Struct, frozen=True, kw_only=True):
 )
 def hint_interval(context: OperationContext, tx: Transaction, request: HintInterval) -> HintStatus:
     """Request another interval until the hint expires; it may bring the next run forward, not delay it."""
-
-    def build_hint(now: datetime) -> HintRequest:
-        check_hint(now=now, ttl=request.ttl, interval=request.interval)
-        check_hint_interval(context, request.interval)
-        return IntervalHint(
-            interval=request.interval,
-            expires_at=now + request.ttl,
-            reason=request.reason,
-            actor=context.by.name,
-            created_at=now,
-        )
-
-    return _apply_hint(context, tx, request, build_hint)
+    now, record = context.now(), _find_hintable(tx, context, request.schedule)
+    check_hint(now=now, ttl=request.ttl, interval=request.interval)
+    check_hint_interval(context, request.interval)
+    wish = IntervalHint(
+        interval=request.interval,
+        expires_at=now + request.ttl,
+        reason=request.reason,
+        actor=context.by.name,
+        created_at=now,
+    )
+    return _apply_hint(context, tx, record, wish, now=now)
 
 
 @operations.write(
@@ -122,15 +119,13 @@ def hint_interval(context: OperationContext, tx: Transaction, request: HintInter
 )
 def hint_once(context: OperationContext, tx: Transaction, request: HintOnce) -> HintStatus:
     """Request one run at an instant; that run consumes the hint."""
-
-    def build_hint(now: datetime) -> HintRequest:
-        at = _requested_instant(request, now=now)
-        check_hint(now=now, ttl=request.ttl, at=at)
-        return OneShotHint(
-            at=at, expires_at=now + request.ttl, reason=request.reason, actor=context.by.name, created_at=now
-        )
-
-    return _apply_hint(context, tx, request, build_hint)
+    now, record = context.now(), _find_hintable(tx, context, request.schedule)
+    at = _requested_instant(request, now=now)
+    check_hint(now=now, ttl=request.ttl, at=at)
+    wish = OneShotHint(
+        at=at, expires_at=now + request.ttl, reason=request.reason, actor=context.by.name, created_at=now
+    )
+    return _apply_hint(context, tx, record, wish, now=now)
 
 
 @operations.write(
@@ -140,20 +135,18 @@ def hint_once(context: OperationContext, tx: Transaction, request: HintOnce) -> 
 )
 def hint_pause(context: OperationContext, tx: Transaction, request: HintPause) -> HintStatus:
     """Request a pause until an instant, at most one hour ahead; for longer, use schedule pause."""
-
-    def build_hint(now: datetime) -> HintRequest:
-        until = check_storable(request.until, field="until")
-        if not now < until <= now + MAX_PAUSE:
-            raise InvalidInput(
-                f"until {format_instant(until)} is out of range",
-                field="until",
-                value=format_instant(until),
-                rule=f"after now, and at most {format_duration(MAX_PAUSE)} ahead",
-                fix=f"{format_instant(now + MAX_PAUSE)}, or schedule pause for longer",
-            )
-        return PauseHint(until=until, reason=request.reason, actor=context.by.name, created_at=now)
-
-    return _apply_hint(context, tx, request, build_hint)
+    now, record = context.now(), _find_hintable(tx, context, request.schedule)
+    until = check_storable(request.until, field="until")
+    if not now < until <= now + MAX_PAUSE:
+        raise InvalidInput(
+            f"until {format_instant(until)} is out of range",
+            field="until",
+            value=format_instant(until),
+            rule=f"after now, and at most {format_duration(MAX_PAUSE)} ahead",
+            fix=f"{format_instant(now + MAX_PAUSE)}, or schedule pause for longer",
+        )
+    wish = PauseHint(until=until, reason=request.reason, actor=context.by.name, created_at=now)
+    return _apply_hint(context, tx, record, wish, now=now)
 
 
 @operations.write(
@@ -189,24 +182,9 @@ def _requested_instant(request: HintOnce, *, now: datetime) -> datetime:
     )
 
 
-def _apply_hint(
-    context: OperationContext,
-    tx: Transaction,
-    request: HintInterval | HintOnce | HintPause,
-    build_hint: Callable[[datetime], HintRequest],
-) -> HintStatus:
-    now = context.now()
-    record = find_schedule(tx, context.namespace, request.schedule)
-    _check_takes_hints(record)
-    schedule_id = record.schedule.id
-    changed = hint(context.store, schedule_id, build_hint(now), ids=context.ids, by=context.by, now=now)
-    # Writing the hint locks the schedule's row, so that concurrent changes are counted one by one.
-    _count_change(tx, record, now=now)
-    context.notify(changed.facts)
-    return _hint_status(tx, schedule_id, now=now)
-
-
-def _check_takes_hints(record: ScheduleRecord) -> None:
+def _find_hintable(tx: Transaction, context: OperationContext, wanted: str) -> ScheduleRecord:
+    """Return a schedule that takes hints."""
+    record = find_schedule(tx, context.namespace, wanted)
     state, schedule = record.progress.state, record.schedule
     if state not in _TAKES_HINTS:
         raise NotAllowed(
@@ -217,6 +195,18 @@ def _check_takes_hints(record: ScheduleRecord) -> None:
             fix="schedule get shows its state and reason",
         )
     check_adaptive(schedule)
+    return record
+
+
+def _apply_hint(
+    context: OperationContext, tx: Transaction, record: ScheduleRecord, wish: HintRequest, *, now: datetime
+) -> HintStatus:
+    schedule_id = record.schedule.id
+    changed = hint(context.store, schedule_id, wish, ids=context.ids, by=context.by, now=now)
+    # Writing the hint locks the schedule's row, so that concurrent changes are counted one by one.
+    _count_change(tx, record, now=now)
+    context.notify(changed.facts)
+    return _hint_status(tx, schedule_id, now=now)
 
 
 def _recent(tx: Transaction, schedule_id: str, *, now: datetime) -> list[int]:

@@ -102,7 +102,7 @@ class ReportedRun(Struct, frozen=True, kw_only=True):
 def renew_lease(context: OperationContext, tx: Transaction, request: RenewLease) -> RenewedLease:
     """Renew a lease while its work continues; the answer tells whether the run was cancelled."""
     now = context.now()
-    run = _find_leased_run(tx, context.namespace, request)
+    run = _find_held(tx, context.namespace, *_run_and_fence(tx, context.namespace, request))
     length = request.length
     if length is None:
         length = load_terms(tx, [run])[run.id].terms.lease.length
@@ -199,10 +199,8 @@ def start_lease(context: OperationContext, run_id: str, fence: int) -> ReportedR
 
 
 def _settle(context: OperationContext, request: LeaseRequest, outcome: Outcome) -> ReportedRun:
-    if _is_by_lease_id(request):
-        run = context.store.read(lambda tx: _find_by_lease_id(tx, context.namespace, request))
-        return settle_lease(context, run.id, run.fence, outcome)
-    return settle_lease(context, *_run_and_fence(request), outcome)
+    run_id, fence = context.store.read(lambda tx: _run_and_fence(tx, context.namespace, request))
+    return settle_lease(context, run_id, fence, outcome)
 
 
 def _progress_of(request: RenewLease, run: Run, *, now: datetime) -> RunProgress | None:
@@ -226,13 +224,6 @@ def _progress_of(request: RenewLease, run: Run, *, now: datetime) -> RunProgress
         note=redact_text(request.note),
         checkpoint=request.checkpoint,
     )
-
-
-def _find_leased_run(tx: Transaction, namespace: str, request: LeaseRequest) -> Run:
-    """Return the run of a lease, if that lease is still current."""
-    if _is_by_lease_id(request):
-        return _find_by_lease_id(tx, namespace, request)
-    return _find_held(tx, namespace, *_run_and_fence(request))
 
 
 def _find_held(tx: Transaction, namespace: str, run_id: str, fence: int) -> Run:
@@ -263,9 +254,10 @@ def _is_held(tx: Transaction, run: Run, fence: int) -> bool:
     return True
 
 
-def _is_by_lease_id(request: LeaseRequest) -> bool:
-    """Whether the lease is named by its id; a run beside it might be another one's."""
+def _run_and_fence(tx: Transaction, namespace: str, request: LeaseRequest) -> tuple[str, int]:
+    """Return the run and the fence of the lease that a request names, by its id or by these two."""
     if request.lease and request.run:
+        # The run beside a lease id might be another one's.
         raise InvalidInput(
             "the request names a lease and a run",
             field="run",
@@ -273,10 +265,9 @@ def _is_by_lease_id(request: LeaseRequest) -> bool:
             rule="either a lease id, or a run and its fence",
             fix="give one of them; over HTTP, - in the path stands for no lease id",
         )
-    return bool(request.lease)
-
-
-def _run_and_fence(request: LeaseRequest) -> tuple[str, int]:
+    if request.lease:
+        run = _find_by_lease_id(tx, namespace, request)
+        return run.id, run.fence
     if not request.run or request.fence is None:
         raise InvalidInput(
             "the request names no lease",

@@ -33,6 +33,7 @@ MAX_RUNS_READ = 5000
 MAX_CAUSE_CHARS = 200
 MAX_RETRIED = 500
 _STATES = (RunState.FAILED, RunState.PARKED)
+_COUNTED = ("succeeded", "failed", "parked", "cancelled", "skipped", "missed")
 # What differs between two failures of the same cause: instants, ids, hexadecimal and other numbers. Codes are
 # kept, because `HTTP 404` and `HTTP 503` are two causes.
 _VARIABLE = re.compile(
@@ -311,12 +312,7 @@ def _bin(at: datetime, rows: Sequence[MinuteCounts]) -> CountBin:
     longest = max((one.delay_max for one in rows if one.started), default=None)
     return CountBin(
         at=at,
-        succeeded=sum(one.succeeded for one in rows),
-        failed=sum(one.failed for one in rows),
-        parked=sum(one.parked for one in rows),
-        cancelled=sum(one.cancelled for one in rows),
-        skipped=sum(one.skipped for one in rows),
-        missed=sum(one.missed for one in rows),
+        **{name: sum(getattr(one, name) for one in rows) for name in _COUNTED},
         started=delays.total(),
         median=_percentile(delays, 50, longest),
         p95=_percentile(delays, 95, longest),

@@ -23,7 +23,7 @@ from timewright.operations.health.pauses import (
     resume_scope,
 )
 from timewright.operations.lookup import find_editable_schedule, find_schedule
-from timewright.operations.pagination import paginate
+from timewright.operations.pagination import paginate, paginate_rows
 from timewright.operations.registry import ListRequest, ObjectName, ScheduleAction, WriteRequest, operations
 from timewright.operations.schedules.agent_rules import check_agent_edit, check_edit_by_hand, remember_removal
 from timewright.operations.schedules.writes import answer_change
@@ -236,7 +236,8 @@ def schedule_revisions(context: OperationContext, tx: Transaction, request: List
     """List the revisions of a schedule, newest first, with who changed what and why."""
     record = find_schedule(tx, context.namespace, request.schedule)
     rows = _revision_rows(tx, record.schedule.id)
-    found, cursor = paginate(context, request, lambda limit, place: _page(rows, limit, place))
+    # Newest first: a key of twelve digits that falls while the revision rises.
+    found, cursor = paginate_rows(context, request, rows, key=lambda row: f"{10**12 - row.revision}")
     return RevisionList(revisions=tuple(found), cursor=cursor)
 
 
@@ -270,10 +271,3 @@ def _revision_rows(tx: Transaction, schedule_id: str) -> list[RevisionSummary]:
 def _changed_fields(before: Schedule, after: Schedule) -> tuple[str, ...]:
     fields = (name for name in Schedule.__struct_fields__ if name != "revision")
     return tuple(name for name in fields if getattr(before, name) != getattr(after, name))
-
-
-def _page(rows: list[RevisionSummary], limit: int, place: str) -> Page:
-    """Return a page of revisions older than the last one shown."""
-    below = [row for row in rows if not place.isdigit() or row.revision < int(place)]
-    page = below[:limit]
-    return Page(tuple(page), str(page[-1].revision) if len(below) > limit else "")
