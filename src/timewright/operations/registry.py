@@ -191,7 +191,7 @@ class Operation(Struct, Generic[R], frozen=True, kw_only=True):
             return self._perform_checked(context, payload, request)
         finally:
             if self.noun in CACHED_NOUNS and not self.read_only and context.auth_cache is not None:
-                context.auth_cache.cached_callers.clear()
+                context.auth_cache.forget_callers()
 
     def perform_read(self, context: OperationContext, request: R) -> Any:
         """Perform a read-only operation with a request that is already parsed."""

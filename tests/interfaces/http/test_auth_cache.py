@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tests.interfaces.http.http_client import HttpTestClient, bearer, client_for, create_key
-from tests.operations.harness import KEYRING, OperationsHarness, sample_harness
+from tests.interfaces.http.http_client import ADMIN, HttpTestClient, bearer, client_for, create_key
+from tests.operations.harness import KEYRING, NOON, OperationsHarness, sample_harness
 from timewright.core.input.encoding import encode
 from timewright.interfaces.http.responses import encode_answer, is_plain_for_msgspec
 from timewright.operations import Operation, operations
-from timewright.operations.access.auth_cache import DEFAULT_TTL_S, AuthCache, TtlCache
+from timewright.operations.access.auth_cache import DEFAULT_TTL_S, AuthCache, CachedCaller
 from timewright.operations.views import RunSummary, ScheduleSummary
 from timewright.ports import Transaction
 
@@ -110,20 +110,21 @@ def test_an_invalid_key_is_never_cached(harness: OperationsHarness) -> None:
         assert [asked(client, one) for one in (token, wrong, token, wrong)] == [200, 401, 200, 401]
 
 
-def test_a_caller_read_before_a_change_is_not_cached_after_it() -> None:
-    memory: TtlCache[str] = TtlCache(max_entries=2)
-    before = memory.generation
-    memory.clear()
-    memory.put("a", "old", at=0, generation=before)
-    assert memory.get("a", at=0) is None
-    memory.put("a", "new", at=0, generation=memory.generation)
-    assert memory.get("a", at=DEFAULT_TTL_S / 2) == "new"
-    assert memory.get("a", at=DEFAULT_TTL_S) is None
-    assert memory.get("a", at=-1) is None
+def test_a_caller_read_before_a_change_is_not_cached_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("timewright.operations.access.auth_cache.MAX_ENTRIES", 2)
+    memory, before = AuthCache(lambda: KEYRING), 0
+    ada = CachedCaller(caller=ADMIN, now=NOON)
+    memory.forget_callers()
+    memory.put_caller("a", ada, at=0, generation=before)
+    assert memory.get_caller("a", at=0) is None
+    memory.put_caller("a", ada, at=0, generation=memory.generation)
+    assert memory.get_caller("a", at=DEFAULT_TTL_S / 2) is not None
+    assert memory.get_caller("a", at=DEFAULT_TTL_S) is None
+    assert memory.get_caller("a", at=-1) is None
     for name in "bcd":
-        memory.put(name, name, at=0, generation=memory.generation)
-    assert memory.get("d", at=0) == "d"
-    assert memory.get("a", at=0) is None
+        memory.put_caller(name, ada, at=0, generation=memory.generation)
+    assert memory.get_caller("d", at=0) is not None
+    assert memory.get_caller("a", at=0) is None
 
 
 @pytest.mark.parametrize(("one", "example"), EXAMPLES)

@@ -7,7 +7,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Generic, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,8 +18,6 @@ from timewright.ledger.records.namespaces import Namespace
 from timewright.operations.access.callers import Caller
 from timewright.operations.access.service_tokens import ServiceTokenVerifier
 
-T = TypeVar("T")
-
 # So a change of a key or namespace in another process is seen after at most two seconds.
 DEFAULT_TTL_S = 2.0
 MAX_ENTRIES = 10_000
@@ -29,37 +26,6 @@ LOGIN_LINK_TTL = timedelta(minutes=5)
 MAX_LOGIN_LINKS = 100
 
 MAX_BUCKETS = 10_000
-
-
-class TtlCache(Generic[T]):
-    """Values by name with a time to live; thread-safe, and reads never wait for a lock."""
-
-    def __init__(self, *, ttl_s: float = DEFAULT_TTL_S, max_entries: int = MAX_ENTRIES) -> None:
-        self._ttl_s = ttl_s
-        self._max_entries = max_entries
-        self._entries: dict[str, tuple[T, float]] = {}
-        self._lock = threading.Lock()
-        self.generation = 0
-
-    def get(self, name: str, *, at: float) -> T | None:
-        """Return the cached value, or None if there is none or it is too old."""
-        found = self._entries.get(name)
-        return found[0] if found is not None and 0 <= at - found[1] < self._ttl_s else None
-
-    def put(self, name: str, value: T, *, at: float, generation: int) -> None:
-        """Cache a value, unless the cache was cleared since `generation` was read, before the value was."""
-        with self._lock:
-            if generation != self.generation:
-                return
-            if len(self._entries) >= self._max_entries:
-                self._entries.clear()
-            self._entries[name] = (value, at)
-
-    def clear(self) -> None:
-        """Drop all values; also values that are being read right now are not cached."""
-        with self._lock:
-            self.generation += 1
-            self._entries = {}
 
 
 class CachedCaller(Struct, frozen=True, kw_only=True):
@@ -84,7 +50,9 @@ class AuthCache:
     ) -> None:
         self.limiter = RateLimiter()
         self.random_bytes = random
-        self.cached_callers: TtlCache[CachedCaller] = TtlCache()
+        self.generation = 0
+        """Rises with every change of a key or namespace in this process."""
+        self._callers: dict[str, CachedCaller] = {}
         self._load = keyring
         self._load_services = services
         self._keyring: Keyring | None = None
@@ -132,8 +100,8 @@ class AuthCache:
 
     def get_caller(self, token: str, *, at: float) -> CachedCaller | None:
         """Return the cached caller of a token; the cache key is the token's digest, never the token."""
-        known = self.cached_callers.get(self.keyring.current.digest(token), at=at)
-        if known is None:
+        known = self._callers.get(self.keyring.current.digest(token))
+        if known is None or not 0 <= at - known.at < DEFAULT_TTL_S:
             return None
         now = known.now + timedelta(seconds=at - known.at)
         if known.expires_at is not None and now >= known.expires_at:
@@ -142,9 +110,23 @@ class AuthCache:
         return replace(known, now=now)
 
     def put_caller(self, token: str, known: CachedCaller, *, at: float, generation: int) -> None:
-        """Cache the caller of a token for two seconds, unless a key has changed since `generation`."""
+        """Cache the caller of a token for two seconds, unless a key has changed since `generation`.
+
+        `generation` was read before the caller was, so what was read before a change is not cached after it.
+        """
         name = self.keyring.current.digest(token)
-        self.cached_callers.put(name, replace(known, at=at), at=at, generation=generation)
+        with self._lock:
+            if generation != self.generation:
+                return
+            if len(self._callers) >= MAX_ENTRIES:
+                self._callers.clear()
+            self._callers[name] = replace(known, at=at)
+
+    def forget_callers(self) -> None:
+        """Drop all cached callers, because a key or a namespace changed."""
+        with self._lock:
+            self.generation += 1
+            self._callers = {}
 
     def take_unsaved_uses(self, *, now: datetime) -> Mapping[str, datetime]:
         """Return the unsaved last-used times and mark them as saved; the caller saves them."""

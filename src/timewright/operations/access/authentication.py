@@ -83,7 +83,7 @@ def resolve_token(context: OperationContext, token: str, *, at: float | None = N
     auth = require_auth_cache(context)
     known = auth.get_caller(token, at=at) if at is not None else None
     if known is None:
-        generation = auth.cached_callers.generation
+        generation = auth.generation
         known = _read_caller(context, auth, token)
         if at is not None:
             auth.put_caller(token, known, at=at, generation=generation)
@@ -156,20 +156,16 @@ def authenticate_session(context: OperationContext, session_id: str) -> Caller:
     auth = require_auth_cache(context)
     auth.record_use(f"{SESSION_USE}:{session.id}", now=now)
     if session.identity is not None:
-        return _caller_of_identity(session.key, session.identity)
+        return Caller(
+            actor=session.identity.actor,
+            scopes=frozenset(scope for scope in ALL_SCOPES if scope in session.identity.scopes),
+            namespaces=session.identity.namespaces,
+            key=session.key,
+        )
     if key is None or not key.is_active(now=now):
         raise unauthorized_error()
     auth.record_use(key.prefix, now=now)
     return caller_of(key)
-
-
-def _caller_of_identity(key: str, identity: Identity) -> Caller:
-    return Caller(
-        actor=identity.actor,
-        scopes=frozenset(scope for scope in ALL_SCOPES if scope in identity.scopes),
-        namespaces=identity.namespaces,
-        key=key,
-    )
 
 
 def context_for(context: OperationContext, caller: Caller, namespace: str | None = None) -> OperationContext:
