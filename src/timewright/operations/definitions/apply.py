@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from timewright.core.definitions import SECTIONS, Definition, DefinitionFile, Kind, locate_error
 from timewright.core.definitions.export import schedule_fields
@@ -26,7 +27,6 @@ from timewright.operations.definitions.schedules import (
     BeforeChange,
     ChangeKind,
     DefinitionOwner,
-    ScheduleDraft,
     apply_schedules,
     archive_schedules_of,
     check_owner,
@@ -170,11 +170,8 @@ def _apply_schedules(
     compared: Compared,
 ) -> list[DefinitionChange]:
     by_name = {one.name: one for one in found}
-    drafts = [
-        ScheduleDraft(name=one.name, fields=one.fields, zone=one.zone or "UTC", where=one.where)
-        for one in found
-    ]
-    applied = apply_schedules(context, owner, drafts, now=now, before_change=before_change)
+    zoned = [replace(one, zone=one.zone or "UTC") for one in found]
+    applied = apply_schedules(context, owner, zoned, now=now, before_change=before_change)
     compared.update({one.name: (one.before, one.after) for one in applied if one.change != "unchanged"})
     return [
         DefinitionChange(

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from timewright.core.definitions import Definition
 from timewright.core.finding import Finding, command_line
 from timewright.core.input.input_errors import check_name, missing_field
 from timewright.core.input.struct_decoder import canonical_fields
@@ -28,7 +29,6 @@ from timewright.operations.definitions.schedules import (
     UNNAMED_APP,
     DefinitionOwner,
     ScheduleChange,
-    ScheduleDraft,
     apply_schedules,
     archive_schedules_of,
     put_schedules,
@@ -143,9 +143,9 @@ def _undeclared(
     return [name for name in gone if name in heads and heads[name].state is not ScheduleState.ARCHIVED]
 
 
-def _draft(request: Mapping[str, Any]) -> ScheduleDraft:
+def _draft(request: Mapping[str, Any]) -> Definition:
     fields = {key: value for key, value in request.items() if key not in _REQUEST_FIELDS}
-    return ScheduleDraft(name=request["name"], fields=fields)
+    return Definition(kind=SCHEDULE, name=request["name"], fields=fields)
 
 
 class PutManySchedules(WriteRequest, frozen=True, kw_only=True):
@@ -204,7 +204,7 @@ def put_many_schedules(context: OperationContext, request: PutManySchedules) -> 
     )
 
 
-def _put_draft(number: int, fields: dict[str, Any]) -> ScheduleDraft:
+def _put_draft(number: int, fields: dict[str, Any]) -> Definition:
     name = canonical_fields(fields, Schedule).get("name")
     if name is None:
         raise missing_field(
@@ -212,6 +212,5 @@ def _put_draft(number: int, fields: dict[str, Any]) -> ScheduleDraft:
             rule="put identifies a schedule by its name",
             fix="name: nightly-report",
         )
-    return ScheduleDraft(
-        name=check_name(name), fields={key: value for key, value in fields.items() if key != "name"}
-    )
+    rest = {key: value for key, value in fields.items() if key != "name"}
+    return Definition(kind=SCHEDULE, name=check_name(name), fields=rest)

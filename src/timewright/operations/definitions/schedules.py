@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from timewright.core.definitions import locate_error
+from timewright.core.definitions import Definition, locate_error
 from timewright.core.input.input_errors import check_name
 from timewright.core.input.instant_text import resolve_zone
 from timewright.core.recurrence.triggers import Cron, parts_of
@@ -43,22 +43,13 @@ from timewright.operations.schedules.writes import (
 from timewright.ports import ScheduleRecord
 from timewright.ports.schedules import ScheduleHead
 
-SCHEDULE = "schedule"
+SCHEDULE: Final = "schedule"
 # The owner of schedules that a program without a name declares; anybody may take them over.
 UNNAMED_APP = "app"
 
 ChangeKind = Literal["created", "updated", "unchanged", "adopted", "archived", "removed", "stays_archived"]
 
 BeforeChange = Callable[[Sequence[str]], None]
-
-
-class ScheduleDraft(Struct, frozen=True, kw_only=True):
-    """A declared schedule: the fields of `schedule put`, the zone of its file, and its place there."""
-
-    name: str
-    fields: Mapping[str, Any]
-    zone: str | None = None
-    where: str = ""
 
 
 class DefinitionOwner(Struct, frozen=True, kw_only=True):
@@ -86,9 +77,9 @@ class ScheduleChange(Struct, frozen=True, kw_only=True):
 
 
 class _Comparison(Struct, frozen=True):
-    """A draft, the stored schedule of its name, and its owner."""
+    """A definition, the stored schedule of its name, and its owner."""
 
-    draft: ScheduleDraft
+    definition: Definition
     digest: str
     head: ScheduleHead | None
     owned: Ownership | None
@@ -97,7 +88,7 @@ class _Comparison(Struct, frozen=True):
 def apply_schedules(
     context: OperationContext,
     owner: DefinitionOwner,
-    drafts: Sequence[ScheduleDraft],
+    definitions: Sequence[Definition],
     *,
     now: datetime,
     before_change: BeforeChange | None = None,
@@ -107,22 +98,22 @@ def apply_schedules(
     An unchanged schedule costs one comparison of digests. Pauses, hints and moved occurrences are not part of
     a definition and stay. A schedule that someone else archived stays archived.
     """
-    names = [draft.name for draft in drafts]
+    names = [definition.name for definition in definitions]
     heads = context.store.read(lambda tx: tx.find_schedule_heads(context.namespace, names))
     owned = context.store.read(lambda tx: read_owned(tx, SCHEDULE, context.namespace, names))
     digest = _Digests(context)
-    rows = [_Comparison(d, digest(d), heads.get(d.name), owned.get(d.name)) for d in drafts]
+    rows = [_Comparison(d, digest(d), heads.get(d.name), owned.get(d.name)) for d in definitions]
     _check_owners(rows, owner)
     changes: dict[str, ScheduleChange] = {}
     new, changed = list[_Comparison](), list[_Comparison]()
     for row in rows:
         if row.head is None or row.head.state is ScheduleState.ARCHIVED:
             if row.head is not None and _was_archived_by_others(row, owner):
-                changes[row.draft.name] = _change(row, "stays_archived")
+                changes[row.definition.name] = _change(row, "stays_archived")
             else:
                 new.append(row)
         elif _is_unchanged(row, owner):
-            changes[row.draft.name] = _change(row, "unchanged")
+            changes[row.definition.name] = _change(row, "unchanged")
         else:
             changed.append(row)
     if before_change is not None:
@@ -130,20 +121,20 @@ def apply_schedules(
     changes |= _create(context, owner, new, now=now)
     changes |= _update(context, owner, changed, now=now)
     _save_ownership(context, owner, rows, changes, now=now)
-    return [changes[draft.name] for draft in drafts]
+    return [changes[definition.name] for definition in definitions]
 
 
 def put_schedules(
-    context: OperationContext, drafts: Sequence[ScheduleDraft], *, now: datetime
+    context: OperationContext, definitions: Sequence[Definition], *, now: datetime
 ) -> list[ScheduleChange]:
     """Create or replace schedules by hand, inside the caller's transaction; their owners stay."""
     by_hand = DefinitionOwner(name="")
-    names = [draft.name for draft in drafts]
+    names = [definition.name for definition in definitions]
     heads = context.store.read(lambda tx: tx.find_schedule_heads(context.namespace, names))
-    rows = [_Comparison(draft, "", heads.get(draft.name), None) for draft in drafts]
+    rows = [_Comparison(definition, "", heads.get(definition.name), None) for definition in definitions]
     new = [row for row in rows if row.head is None or row.head.state is ScheduleState.ARCHIVED]
     changes = _create(context, by_hand, new, now=now)
-    changes |= _update(context, by_hand, [r for r in rows if r.draft.name not in changes], now=now)
+    changes |= _update(context, by_hand, [r for r in rows if r.definition.name not in changes], now=now)
     return [changes[name] for name in names]
 
 
@@ -176,18 +167,18 @@ def archive_schedules_of(
 
 
 class _Digests:
-    """Digests of drafts, together with the settings that their decoding depends on."""
+    """Digests of definitions, together with the settings that their decoding depends on."""
 
     def __init__(self, context: OperationContext) -> None:
         settings = context.settings
         self._settings = definition_digest(settings.schedule_defaults, settings.interval_floor)
 
-    def __call__(self, draft: ScheduleDraft) -> str:
-        return definition_digest(self._settings, draft.fields, draft.zone)
+    def __call__(self, definition: Definition) -> str:
+        return definition_digest(self._settings, definition.fields, definition.zone)
 
 
 class _Decoder:
-    """Decodes drafts; drafts that differ only in name, function and arguments are decoded once."""
+    """Decodes definitions; those that differ only in name, function and arguments are decoded once."""
 
     def __init__(self, context: OperationContext, *, now: datetime) -> None:
         self._context = context
@@ -195,26 +186,28 @@ class _Decoder:
         self._zone = resolve_zone(context.default_zone)
         self._templates: dict[str, Schedule] = {}
 
-    def decode(self, draft: ScheduleDraft) -> Schedule:
+    def decode(self, definition: Definition) -> Schedule:
         """Return a new schedule with its own id."""
         schedule_id = self._context.ids.new("schedule", now=self._now)
-        call = decode_call(draft.fields)
+        call = decode_call(definition.fields)
         if call is None:
-            return self._build(draft, schedule_id)
-        shape = definition_shape({**draft.fields, "": draft.zone})
+            return self._build(definition, schedule_id)
+        shape = definition_shape({**definition.fields, "": definition.zone})
         template = self._templates.get(shape)
         if template is None:
-            template = self._build(draft, schedule_id)
+            template = self._build(definition, schedule_id)
             if not has_hash_key(template):
                 self._templates[shape] = template
             return template
-        schedule = replace(template, id=schedule_id, name=check_name(draft.name), target=call)
+        schedule = replace(template, id=schedule_id, name=check_name(definition.name), target=call)
         check_schedule(self._context, schedule, before=None)
         return schedule
 
-    def _build(self, draft: ScheduleDraft, schedule_id: str) -> Schedule:
-        fields, zone = {"name": draft.name, **draft.fields}, draft.zone or self._zone
-        return build_schedule(self._context, fields, schedule_id=schedule_id, now=self._now, zone=zone)
+    def _build(self, definition: Definition, schedule_id: str) -> Schedule:
+        zone = definition.zone or self._zone
+        return build_schedule(
+            self._context, definition.draft, schedule_id=schedule_id, now=self._now, zone=zone
+        )
 
 
 def has_hash_key(schedule: Schedule) -> bool:
@@ -227,13 +220,13 @@ def _create(
 ) -> dict[str, ScheduleChange]:
     decoder, made = _Decoder(context, now=now), list[Schedule]()
     for row in rows:
-        with located(row.draft):
-            new = replace(decoder.decode(row.draft), owner=owner.name)
+        with located(row.definition):
+            new = replace(decoder.decode(row.definition), owner=owner.name)
             new = apply_agent_end(context, new, now=now)
             check_agent_creation(context, new, now=now)
             made.append(new)
         if row.head is not None:
-            release_archived_name(context, row.draft.name, now=now)
+            release_archived_name(context, row.definition.name, now=now)
     if not made:
         return {}
     save_new_schedules(context, made, now=now)
@@ -251,8 +244,8 @@ def _update(
     records = context.store.read(lambda tx: tx.get_schedules(ids)) if ids else {}
     for row in rows:
         assert row.head is not None
-        with located(row.draft):
-            changes[row.draft.name] = _update_one(context, owner, row, records[row.head.id], now=now)
+        with located(row.definition):
+            changes[row.definition.name] = _update_one(context, owner, row, records[row.head.id], now=now)
     return changes
 
 
@@ -264,9 +257,9 @@ def _update_one(
     *,
     now: datetime,
 ) -> ScheduleChange:
-    old, draft = record.schedule, {"name": row.draft.name, **row.draft.fields}
-    zoned = replace(context, file_zone=row.draft.zone or context.file_zone)
-    wanted = checked_replacement(zoned, record, draft, now=now, owner=owner.name)
+    old = record.schedule
+    zoned = replace(context, file_zone=row.definition.zone or context.file_zone)
+    wanted = checked_replacement(zoned, record, row.definition.draft, now=now, owner=owner.name)
     if wanted == old:
         return _change(row, "unchanged", before=old, after=old)
     if not owner.name:
@@ -286,7 +279,7 @@ def _save_ownership(
 ) -> None:
     saved: dict[str, Ownership] = {}
     for row in rows:
-        change = changes[row.draft.name]
+        change = changes[row.definition.name]
         if change.change == "stays_archived":
             continue
         revision = change.after.revision if change.after is not None else row.head.revision if row.head else 1
@@ -294,7 +287,7 @@ def _save_ownership(
             owner=owner.name, digest=row.digest, id=change.id, revision=revision, edits=owner.edits
         )
         if made != row.owned:
-            saved[row.draft.name] = made
+            saved[row.definition.name] = made
     if saved:
         context.store.write(lambda tx: save_owned(tx, SCHEDULE, context.namespace, saved, now=now))
 
@@ -311,15 +304,15 @@ def _is_unchanged(row: _Comparison, owner: DefinitionOwner) -> bool:
 def _was_archived_by_others(row: _Comparison, owner: DefinitionOwner) -> bool:
     """Whether someone archived a schedule that this owner still declares: pruning forgets the owner."""
     is_own = row.owned is not None and row.owned.owner == owner.name
-    return is_own and row.draft.name not in owner.recreates
+    return is_own and row.definition.name not in owner.recreates
 
 
 def _check_owners(rows: Sequence[_Comparison], owner: DefinitionOwner) -> None:
     for row in rows:
         is_live = row.head is not None and row.head.state is not ScheduleState.ARCHIVED
         if is_live and row.owned is not None:
-            with located(row.draft):
-                check_owner(SCHEDULE, row.draft.name, row.owned, owner)
+            with located(row.definition):
+                check_owner(SCHEDULE, row.definition.name, row.owned, owner)
 
 
 def check_owner(kind: str, name: str, owned: Ownership, owner: DefinitionOwner) -> None:
@@ -351,7 +344,7 @@ def _change(
         head is not None and owned is not None and (owned.id, owned.revision) != (head.id, head.revision)
     )
     return ScheduleChange(
-        name=row.draft.name,
+        name=row.definition.name,
         change=change,
         id=schedule_id or (head.id if head is not None else ""),
         before=before,
@@ -362,12 +355,12 @@ def _change(
 
 
 @contextmanager
-def located(draft: ScheduleDraft) -> Iterator[None]:
+def located(definition: Definition) -> Iterator[None]:
     """Say which schedule an error is about: its place in a file, or its name."""
     try:
         yield
     except TimewrightError as error:
-        if draft.where:
-            raise locate_error(error, f"{draft.where} ({draft.name})") from None
-        error.add_note(f"  in      schedule {draft.name!r}")
+        if definition.where:
+            raise locate_error(error, f"{definition.where} ({definition.name})") from None
+        error.add_note(f"  in      schedule {definition.name!r}")
         raise

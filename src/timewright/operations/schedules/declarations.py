@@ -29,8 +29,6 @@ TriggerInput = AnyTrigger | str | timedelta | datetime | Sequence["AnyTrigger | 
 
 _RULE = "a trigger, its text, a timedelta, a datetime with an offset, or a list of these"
 
-ScheduleDraft = Mapping[str, Any]
-
 
 def encode_trigger(when: Any) -> Any:
     """Return a trigger in the form of a request; a timedelta is an interval, a datetime runs once."""
@@ -127,11 +125,11 @@ def definition_shape(fields: Mapping[str, Any]) -> str:
         return ""
 
 
-def sort_by_dependency(drafts: Sequence[ScheduleDraft]) -> list[ScheduleDraft]:
+def sort_by_dependency(drafts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the drafts, each after those it depends on; writing a cycle is rejected later."""
     by_name = {str(draft.get("name")): draft for draft in drafts}
     upstream = {name: (upstream_names_in(draft) & by_name.keys()) - {name} for name, draft in by_name.items()}
-    done: dict[str, ScheduleDraft] = {}
+    done: dict[str, Mapping[str, Any]] = {}
     waiting = list(by_name)
     while waiting:
         unblocked = [name for name in waiting if upstream[name] <= done.keys()]
@@ -141,7 +139,7 @@ def sort_by_dependency(drafts: Sequence[ScheduleDraft]) -> list[ScheduleDraft]:
     return list(done.values())
 
 
-def upstream_names_in(draft: ScheduleDraft) -> set[str]:
+def upstream_names_in(draft: Mapping[str, Any]) -> set[str]:
     """Return the schedules that a draft depends on; none if it is invalid, which the write reports."""
     try:
         given = canonical_fields(draft, Schedule)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from timewright.core.definitions import Definition
 from timewright.core.input.aliases import snake_case
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.core.workflow import WorkflowSpec, each_limits
@@ -24,7 +25,7 @@ from timewright.ledger.workflow_runs.records import (
     version_name,
 )
 from timewright.operations.context import OperationContext
-from timewright.operations.definitions.schedules import DefinitionOwner, ScheduleDraft, apply_schedules
+from timewright.operations.definitions.schedules import SCHEDULE, DefinitionOwner, apply_schedules
 from timewright.operations.lookup import not_found
 from timewright.operations.schedules.agent_rules import remember_removal
 from timewright.ports import StoredObject, Transaction
@@ -39,7 +40,7 @@ def deploy_schedules(
     context: OperationContext, spec: WorkflowSpec, *, owned: Mapping[str, str], now: datetime
 ) -> dict[str, str]:
     """Put the schedules of a workflow, and archive those it no longer has; paused schedules stay paused."""
-    drafts: dict[str, ScheduleDraft] = {}
+    drafts: dict[str, Definition] = {}
     for n, written in enumerate(spec.schedules):
         where = f"schedules[{n}]"
         draft = _draft(spec, written, where, is_only=len(spec.schedules) == 1, number=n + 1)
@@ -49,7 +50,7 @@ def deploy_schedules(
                 where, f"two schedules have the name {name!r}", rule="names are unique", fix="name: …"
             )
         _reject_foreign(context, name, owned)
-        drafts[name] = ScheduleDraft(name=name, fields=draft, where=where)
+        drafts[name] = Definition(kind=SCHEDULE, name=name, fields=draft, where=where)
     deployed = _apply(context, spec, list(drafts.values()), now=now)
     removed = {
         name: schedule_id for name, schedule_id in owned.items() if schedule_id not in deployed.values()
@@ -105,7 +106,7 @@ def _draft(
 def _apply(
     context: OperationContext,
     spec: WorkflowSpec,
-    drafts: Sequence[ScheduleDraft],
+    drafts: Sequence[Definition],
     *,
     now: datetime,
 ) -> dict[str, str]:
