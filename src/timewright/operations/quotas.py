@@ -75,7 +75,6 @@ def charge_target_test(context: OperationContext, payload: object) -> None:
 def charge_request(
     context: OperationContext,
     *,
-    cost: float = 1.0,
     quotas: Namespace | None = None,
     now: datetime | None = None,
 ) -> None:
@@ -84,13 +83,13 @@ def charge_request(
         return
     quotas = quotas or context.store.read(lambda tx: read_namespace(tx, context.namespace))
     rate = RateLimit(per_minute=quotas.requests_per_minute)
-    context.auth_cache.limiter.take(_bucket_key(context, "requests"), cost, now or context.now(), rate=rate)
+    context.auth_cache.limiter.take(_bucket_key(context, "requests"), now or context.now(), rate=rate)
 
 
 def _take_trigger(context: OperationContext, quotas: Namespace) -> None:
     if context.auth_cache is not None:
         rate, whose = RateLimit(per_minute=quotas.triggers_per_minute), _bucket_key(context, "triggers")
-        context.auth_cache.limiter.take(whose, 1, context.now(), rate=rate, what="triggers")
+        context.auth_cache.limiter.take(whose, context.now(), rate=rate, what="triggers")
 
 
 def _bucket_key(context: OperationContext, what: str) -> str:

@@ -153,7 +153,7 @@ def charge_failed_key(request: HttpRequest) -> None:
     cache = request.context.auth_cache
     if cache is not None:
         address, now = request.client.host if request.client else "", request.context.now()
-        cache.limiter.take(f"failed keys {address}", 1, now, rate=FAILED_KEY_RATE, what="failed keys")
+        cache.limiter.take(f"failed keys {address}", now, rate=FAILED_KEY_RATE, what="failed keys")
 
 
 def _token_of(request: HttpRequest) -> str | None:

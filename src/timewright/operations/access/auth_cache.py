@@ -180,32 +180,29 @@ class TokenBucket(Struct, frozen=True):
         elapsed = max((now - self.at).total_seconds(), 0.0)
         return TokenBucket(min(rate.capacity, self.left + elapsed * rate.per_minute / 60), max(now, self.at))
 
-    def time_until(self, cost: float, rate: RateLimit) -> timedelta | None:
-        """Return how long until `cost` is available; None if it never will be."""
-        if cost > rate.capacity or (rate.per_minute == 0 and cost > self.left):
-            return None
-        return timedelta(seconds=max(cost - self.left, 0.0) * 60 / max(rate.per_minute, 1))
+    def time_until_next(self, rate: RateLimit) -> timedelta | None:
+        """Return how long until there is one again; None if there never will be."""
+        return timedelta(seconds=(1 - self.left) * 60 / rate.per_minute) if rate.per_minute else None
 
 
 class RateLimiter:
     """Token buckets by key; the least recently used are dropped first."""
 
-    def __init__(self, *, max_buckets: int = MAX_BUCKETS) -> None:
-        self._max_buckets = max_buckets
+    def __init__(self) -> None:
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
         self._lock = threading.Lock()
 
-    def take(self, key: str, cost: float, now: datetime, *, rate: RateLimit, what: str = "requests") -> None:
-        """Take `cost` from a key's bucket, or raise OverQuota with the time to wait."""
+    def take(self, key: str, now: datetime, *, rate: RateLimit, what: str = "requests") -> None:
+        """Take one from a key's bucket, or raise OverQuota with the time to wait."""
         with self._lock:
             bucket = self._buckets.get(key, TokenBucket(rate.capacity, now)).refill(rate, now=now)
-            enough = bucket.left >= cost
-            self._buckets[key] = TokenBucket(bucket.left - cost, bucket.at) if enough else bucket
+            enough = bucket.left >= 1
+            self._buckets[key] = TokenBucket(bucket.left - 1, bucket.at) if enough else bucket
             self._buckets.move_to_end(key)
-            if len(self._buckets) > self._max_buckets:
+            if len(self._buckets) > MAX_BUCKETS:
                 self._buckets.popitem(last=False)
         if not enough:
-            raise _too_often(rate, bucket.time_until(cost, rate), what=what)
+            raise _too_often(rate, bucket.time_until_next(rate), what=what)
 
     def __len__(self) -> int:
         return len(self._buckets)

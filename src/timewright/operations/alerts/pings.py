@@ -159,14 +159,14 @@ def answer_inbound(context: OperationContext, slug: str, rest: tuple[str, ...], 
     rows = context.store.read(lambda tx: tx.get_objects(INBOUND, namespace=GLOBAL_NAMESPACE, names=[name]))
     if not rows:
         # All unknown slugs share a bucket, so that guessing is slow.
-        _limiter.take("unknown", 1, now, rate=UNKNOWN_RATE, what="unknown addresses")
+        _limiter.take("unknown", now, rate=UNKNOWN_RATE, what="unknown addresses")
         raise NotFound(
             "no such address",
             field="slug",
             rule="an address is made once",
             fix="timewright ping create SCHEDULE",
         )
-    _limiter.take(name, 1, now, rate=PING_RATE, what="pings")
+    _limiter.take(name, now, rate=PING_RATE, what="pings")
     address = msgspec.json.decode(rows[0].body, type=InboundAddress)
     report, text = _parse(rest, body)
     if len(text) > MAX_BODY_CHARS:
