@@ -48,6 +48,8 @@ RECLAIM_BATCH_RUNS = 1000
 # Rows of values of a limit's key that were not used for this long are removed; looked for as often.
 LIMIT_KEY_IDLE = timedelta(hours=1)
 PRUNE_INTERVAL = timedelta(minutes=1)
+# Answers to idempotency keys count for a day, and are stored under the six hours in which they were made.
+KEEP_ANSWERS = timedelta(hours=30)
 # Between two batches of one prune, so that ticks and other writers have their turn.
 PRUNE_PAUSE = timedelta(milliseconds=100)
 # What stopping work has before its run is released, and how long the last tick may take.

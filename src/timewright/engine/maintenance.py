@@ -15,6 +15,7 @@ from timewright.core.run.needs import Offer, offer_anything
 from timewright.engine.constants import (
     DEAD_HOLDER_INTERVAL_S,
     HEARTBEAT_INTERVAL_S,
+    KEEP_ANSWERS,
     LIMIT_KEY_IDLE,
     PRUNE_INTERVAL,
     PRUNE_PAUSE,
@@ -41,7 +42,8 @@ from timewright.ledger.records.run_counts import count_runs, floor_minute, is_co
 from timewright.ledger.settle import reclaim
 from timewright.ports import Clock, Ids, PruneRequest, Renewal, Store, Transaction, must_return
 from timewright.ports.host_info import package_version
-from timewright.ports.rows import LeasedRuns, LimitKeyPrune
+from timewright.ports.objects import GLOBAL_NAMESPACE, STORED_ANSWER
+from timewright.ports.rows import LeasedRuns, LimitKeyPrune, ObjectPrune
 from timewright.ports.store import SessionLocks
 
 
@@ -290,7 +292,7 @@ class RunCounter:
 
 
 class Pruner:
-    """Removes finished runs that are older than `keep`, oldest first, in small batches."""
+    """Removes finished runs that are older than `keep`, and old answers, oldest first, in small batches."""
 
     def __init__(
         self,
@@ -321,7 +323,14 @@ class Pruner:
         request = PruneRequest(
             older_than=now - self._keep, keep_runs=self._keep_runs, keep_bytes=self._keep_bytes
         )
-        self._has_more = self._store.write(lambda tx: tx.prune(request)) >= request.limit
+        answers = ObjectPrune(
+            kind=STORED_ANSWER,
+            namespace=GLOBAL_NAMESPACE,
+            older_than=now - KEEP_ANSWERS,
+            limit=request.limit,
+        )
+        removed = self._store.write(lambda tx: max(tx.prune(request), tx.prune(answers)))
+        self._has_more = removed >= request.limit
         if self._has_more:
             return True
         if self._sweep_files is not None:

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
+from timewright.core.moments import HOUR
 from timewright.errors import Conflict, InvalidInput
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.quotas import EXTERNAL_OPERATIONS
 from timewright.operations.registry import Operation
 from timewright.ports import StoredObject, Transaction
+from timewright.ports.objects import GLOBAL_NAMESPACE, STORED_ANSWER
 
 RETENTION = timedelta(hours=24)
 MAX_KEY_CHARS = 255
 
-# Answers are stored in six-hour partitions, so that expired ones are found without a scan.
+# The names of answers begin with a time of this length: so they rise, and the first ones are the oldest.
 _PARTITION = timedelta(hours=6)
-_KIND_PREFIX = "repeat-"
-_CLEANUP_WINDOW = timedelta(days=32)
-_MAX_DELETED = 500
 # Answers of these contain tokens and values that are never stored.
 _NEVER_STORED = frozenset({"key", "secret"})
 
@@ -43,7 +41,7 @@ def run_once(
     _check(key)
     if operation.noun in _NEVER_STORED or operation.name in EXTERNAL_OPERATIONS:
         return operation(context, payload), False
-    name = _name(context, key)
+    name = _key_digest(context, key)
     request_digest = _digest([operation.name, payload])
 
     def work(nested: OperationContext) -> tuple[dict[str, Any], bool]:
@@ -68,7 +66,7 @@ def claim_once(context: OperationContext, key: str, *, body: Mapping[str, Any] |
     if find_claim(context, key) is not None:
         return False
     try:
-        _store_answer(context, _name(context, key), body or {}, is_claim=True)
+        _store_answer(context, _key_digest(context, key), body or {}, is_claim=True)
     except _KeyClaimed:
         return False
     return True
@@ -76,43 +74,7 @@ def claim_once(context: OperationContext, key: str, *, body: Mapping[str, Any] |
 
 def find_claim(context: OperationContext, key: str) -> Mapping[str, Any] | None:
     """Return the data with which this caller claimed a key in the last 24 hours; None if it did not."""
-    return context.store.read(lambda tx: _find(tx, _name(context, key), now=context.now()))
-
-
-class IdempotencyCleanup:
-    """Deletes expired answers every six hours, triggered by requests that store new ones."""
-
-    def __init__(self) -> None:
-        self._next: datetime | None = None
-        self._guard = threading.Lock()
-
-    def run_if_due(self, context: OperationContext) -> None:
-        """Delete a batch if it is due; again at the next request while more is left."""
-        now = context.now()
-        with self._guard:
-            if self._next is not None and now < self._next:
-                return
-            self._next = now + _PARTITION
-        if not delete_expired_answers(context):
-            self._next = now
-
-
-def delete_expired_answers(context: OperationContext) -> bool:
-    """Delete up to 500 expired answers; return whether none is left."""
-    oldest = context.now() - RETENTION - _PARTITION
-    parts = [_kind(oldest - _PARTITION * i) for i in range(_CLEANUP_WINDOW // _PARTITION)]
-
-    def work(tx: Transaction) -> bool:
-        left = _MAX_DELETED
-        for kind in parts:
-            for row in tx.get_objects(kind)[:left]:
-                tx.delete_object(kind, namespace=row.namespace, name=row.name)
-                left -= 1
-            if left <= 0:
-                return False
-        return True
-
-    return context.store.write(work)
+    return context.store.read(lambda tx: _find(tx, _key_digest(context, key), now=context.now()))
 
 
 def _check(key: str) -> None:
@@ -126,12 +88,13 @@ def _check(key: str) -> None:
         )
 
 
-def _find(tx: Transaction, name: str, *, now: datetime) -> Mapping[str, Any] | None:
-    for i in range(RETENTION // _PARTITION + 1):
-        for row in tx.get_objects(_kind(now - _PARTITION * i), names=[name]):
-            found: Mapping[str, Any] = msgspec.json.decode(row.body)
-            return found
-    return None
+def _find(tx: Transaction, digest: str, *, now: datetime) -> Mapping[str, Any] | None:
+    names = [_row_name(digest, now - _PARTITION * i) for i in range(RETENTION // _PARTITION + 1)]
+    rows = tx.get_objects(STORED_ANSWER, namespace=GLOBAL_NAMESPACE, names=names)
+    if not rows:
+        return None
+    found: Mapping[str, Any] = msgspec.json.decode(max(rows, key=lambda row: row.name).body)
+    return found
 
 
 def _stored_answer(stored: Mapping[str, Any], request_digest: str, *, key: str) -> dict[str, Any]:
@@ -147,19 +110,21 @@ def _stored_answer(stored: Mapping[str, Any], request_digest: str, *, key: str) 
     return answer
 
 
-def _name(context: OperationContext, key: str) -> str:
+def _key_digest(context: OperationContext, key: str) -> str:
     return _digest([context.caller.key, context.caller.actor, context.namespace, key])
 
 
 def _store_answer(
-    context: OperationContext, name: str, body: Mapping[str, Any], *, is_claim: bool = False
+    context: OperationContext, digest: str, body: Mapping[str, Any], *, is_claim: bool = False
 ) -> None:
+    now = context.now()
+    name = _row_name(digest, now)
     row = StoredObject(
-        kind=_kind(context.now()),
-        namespace=context.namespace,
+        kind=STORED_ANSWER,
+        namespace=GLOBAL_NAMESPACE,
         name=name,
         body=msgspec.json.encode(body),
-        at=context.now(),
+        at=now,
     )
     try:
         # Claim the key first, then store the answer: a concurrent request waits and then reads that answer.
@@ -168,8 +133,8 @@ def _store_answer(
         raise _KeyClaimed from None
 
 
-def _kind(moment: datetime) -> str:
-    return f"{_KIND_PREFIX}{moment:%Y%m%d}{moment.hour // (_PARTITION // timedelta(hours=1))}"
+def _row_name(digest: str, at: datetime) -> str:
+    return f"{at:%Y%m%d}{at.hour // (_PARTITION // HOUR)}-{digest}"
 
 
 def _digest(parts: list[Any]) -> str:

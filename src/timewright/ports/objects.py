@@ -21,6 +21,8 @@ from timewright.ports.rows import (
 
 # The namespace of objects that belong to the whole installation.
 GLOBAL_NAMESPACE = "*"
+# The answers of writes with an idempotency key, in that namespace; the engine removes them after a day.
+STORED_ANSWER = "answer"
 
 
 class AlertRow(NamedTuple):

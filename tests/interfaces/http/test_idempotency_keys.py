@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 
 from tests.conformance.conftest import postgres_template, postgres_url
 from tests.operations.harness import NOON, OperationsHarness
+from timewright.engine.maintenance import Pruner
 from timewright.operations import operations
-from timewright.operations.idempotency import IdempotencyCleanup, delete_expired_answers, run_once
+from timewright.operations.idempotency import run_once
+from timewright.ports.objects import STORED_ANSWER
 from timewright.stores.postgres.store import PostgresStore
 from timewright.stores.sqlite.store import SqliteStore
 from timewright.testing.clock import ManualClock
@@ -64,13 +67,18 @@ def test_a_refused_write_does_not_use_its_idempotency_key(harness: OperationsHar
     assert not repeated
 
 
-def test_expired_idempotency_keys_are_deleted_in_batches(harness: OperationsHarness) -> None:
-    cleanup = IdempotencyCleanup()
+def test_an_idempotency_key_counts_for_a_day_and_its_answer_is_deleted_after_that(
+    harness: OperationsHarness,
+) -> None:
+    pruner = Pruner(harness.store, keep=timedelta(days=90))
     for number in range(3):
         run_once(harness.context, ADD, {"queue": "mail", "payload": number}, key=f"k{number}")
-    assert delete_expired_answers(harness.context)
-    harness.sleep(hours=40)
-    cleanup.run_if_due(harness.context)
+    harness.sleep(hours=20)
+    pruner.run(now=harness.now)
+    assert run_once(harness.context, ADD, {"queue": "mail", "payload": 0}, key="k0")[1]
+    harness.sleep(hours=20)
     assert not run_once(harness.context, ADD, {"queue": "mail", "payload": 0}, key="k0")[1]
-    harness.sleep(hours=3)
+    pruner.run(now=harness.now)
+    stored = harness.store.read(lambda tx: tx.get_objects(STORED_ANSWER))
+    assert [row.at for row in stored] == [harness.now]
     assert run_once(harness.context, ADD, {"queue": "mail", "payload": 0}, key="k0")[1]

@@ -28,7 +28,7 @@ from timewright.operations import OperationContext, operations
 from timewright.operations.access.authentication import context_for
 from timewright.operations.access.callers import AGENT_ORIGIN, require_scope
 from timewright.operations.context import NonBlockingStore, dry_run, in_transaction
-from timewright.operations.idempotency import IdempotencyCleanup, run_once
+from timewright.operations.idempotency import run_once
 from timewright.operations.quotas import EXTERNAL_OPERATIONS
 from timewright.operations.request_parsing import parse_request
 from timewright.operations.views import ScheduleDetail
@@ -115,11 +115,10 @@ class ResponseCache:
 class OperationHandler:
     """Handles one route of one operation; with a cache, reads are answered on the event loop if possible."""
 
-    def __init__(self, route: Route, cleanup: IdempotencyCleanup, cache: ResponseCache | None) -> None:
+    def __init__(self, route: Route, cache: ResponseCache | None) -> None:
         self._route = route
         self._operation = route.operation
         self._noun = route.operation.noun
-        self._cleanup = cleanup
         self._cache = cache if route.method == "GET" and route.operation.name in EXPIRY else None
 
     async def __call__(self, request: HttpRequest) -> ApiResponse:
@@ -206,7 +205,6 @@ class OperationHandler:
                 around = dry_run if is_dry_run else in_transaction
                 return around(context, lambda inside: self._perform_at(inside, payload, expected)), False
             if key is not None and not operation.read_only and not is_dry_run:
-                self._cleanup.run_if_due(context)
                 return run_once(context, operation, payload, key=key)
             return operation.call_with_encoder(context, payload, encode_answer), False
         except Conflict as error:
@@ -245,12 +243,9 @@ def operation_handlers(
     nonblocking_reader: NonBlockingReader | None,
 ) -> list[tuple[Route, OperationHandler]]:
     """Return a handler for every route of every operation."""
-    cleanup = IdempotencyCleanup()
     cache = ResponseCache(nonblocking_reader) if nonblocking_reader is not None else None
     return [
-        (route, OperationHandler(route, cleanup, cache))
-        for operation in operations
-        for route in routes_of(operation)
+        (route, OperationHandler(route, cache)) for operation in operations for route in routes_of(operation)
     ]
 
 

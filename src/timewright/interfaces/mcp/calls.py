@@ -25,7 +25,6 @@ from timewright.interfaces.mcp.tools import (
 from timewright.interfaces.mcp.toolsets import FIND_OPERATION, find_operations, is_usable, toolset_of
 from timewright.operations import Operation, OperationContext
 from timewright.operations.health.start_warnings import lacks_engine
-from timewright.operations.idempotency import IdempotencyCleanup
 from timewright.operations.text_safety import MAX_TEXT_CHARS, find_cut_mark, sanitize
 
 NO_ENGINE = "note: no instance is running, so nothing starts before a person runs: timewright up"
@@ -41,9 +40,6 @@ class ToolAnswer(Struct, frozen=True):
 
 class ToolCalls:
     """Calls the tools of some toolsets, with confirmations, and with texts that are safe to show."""
-
-    def __init__(self) -> None:
-        self._cleanup = IdempotencyCleanup()
 
     def call(
         self,
@@ -74,8 +70,6 @@ class ToolCalls:
         if is_destructive(operation) and not is_dry_run:
             confirmations.check(operation.name, arguments, actor=actor, now=now)
             confirmations.use(context, operation.name, arguments)
-            if context.remote is None:
-                self._cleanup.run_if_due(context)
         answer = operation(context, request)
         shown = sanitize(answer, max_chars=None if is_full else MAX_TEXT_CHARS)
         texts, confirm = [to_json(shown)], ""
