@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-import msgspec
 from msgspec import Struct
 
-from timewright.core.moments import (
-    HOUR,
-    check_duration,
-    check_storable,
-    format_duration,
-    format_instant,
-    from_micros,
-    to_micros,
-)
+from timewright.core.moments import HOUR, check_duration, check_storable, format_duration, format_instant
+from timewright.core.schedule.adjustments import AdjustmentKind
 from timewright.core.schedule.decision import Source
 from timewright.core.schedule.governor import baseline
 from timewright.core.schedule.hints import (
@@ -47,6 +39,7 @@ from timewright.ports import ScheduleRecord, Transaction
 
 MAX_CHANGES_PER_HOUR = 12
 
+_HINTS = frozenset({AdjustmentKind.INTERVAL, AdjustmentKind.ONE_SHOT, AdjustmentKind.HINT_PAUSE})
 _TAKES_HINTS = frozenset({ScheduleState.ACTIVE, ScheduleState.PAUSED})
 
 
@@ -204,35 +197,27 @@ def _apply_hint(
     schedule_id = record.schedule.id
     changed = hint(context.store, schedule_id, wish, ids=context.ids, by=context.by, now=now)
     # Writing the hint locks the schedule's row, so that concurrent changes are counted one by one.
-    _count_change(tx, record, now=now)
+    _check_rate(tx, record, now=now)
     context.notify(changed.facts)
     return _hint_status(tx, schedule_id, now=now)
 
 
-def _recent(tx: Transaction, schedule_id: str, *, now: datetime) -> list[int]:
-    """Return when hints were changed within the last hour."""
-    stored = tx.get_meta(_counter_key(schedule_id))
-    stamps: list[int] = msgspec.json.decode(stored, type=list[int]) if stored else []
-    return [stamp for stamp in stamps if from_micros(stamp) > now - HOUR]
+def _recent(tx: Transaction, schedule_id: str, *, now: datetime) -> list[datetime]:
+    """Return when hints were given within the last hour, newest first."""
+    return [one.at for one in tx.list_adjustments(schedule_id) if one.kind in _HINTS and one.at > now - HOUR]
 
 
-def _count_change(tx: Transaction, record: ScheduleRecord, *, now: datetime) -> None:
-    """Count one more change, at most 12 an hour, because constant changes make the schedule unpredictable."""
+def _check_rate(tx: Transaction, record: ScheduleRecord, *, now: datetime) -> None:
+    """Reject the newest hint if it is one too many: constant changes make a schedule unpredictable."""
     recent = _recent(tx, record.schedule.id, now=now)
-    if len(recent) >= MAX_CHANGES_PER_HOUR:
-        free_at = from_micros(recent[0]) + HOUR
+    if len(recent) > MAX_CHANGES_PER_HOUR:
         raise OverQuota(
-            f"the hints of {record.schedule.name} changed {len(recent)} times within the last hour",
+            f"the hints of {record.schedule.name} changed {len(recent) - 1} times within the last hour",
             field="schedule",
             value=record.schedule.name,
             rule=f"at most {MAX_CHANGES_PER_HOUR} changes an hour",
-            fix=f"wait until {format_instant(free_at)}; hint clear is always possible",
+            fix=f"wait until {format_instant(recent[-1] + HOUR)}; hint clear is always possible",
         )
-    tx.put_meta(_counter_key(record.schedule.id), msgspec.json.encode([*recent, to_micros(now)]).decode())
-
-
-def _counter_key(schedule_id: str) -> str:
-    return f"hints:{schedule_id}"
 
 
 def _hint_status(tx: Transaction, schedule_id: str, *, now: datetime) -> HintStatus:
