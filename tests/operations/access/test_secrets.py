@@ -134,6 +134,21 @@ def test_a_secret_in_use_cannot_be_deleted(harness: OperationsHarness) -> None:
         shown(harness, "crm-token")
 
 
+def test_a_secret_is_used_by_a_schedule_that_names_exactly_it_also_in_its_check(
+    harness: OperationsHarness,
+) -> None:
+    for name in ("crm", "crm-token", "crm-token-2"):
+        harness.ask("secret set", secret=name, value="x")
+    check = {"url": "https://crm.example.com/changes", "headers": {"Authorization": "secret://crm-token-2"}}
+    http = {"url": "https://crm.example.com/sync", "headers": {"Authorization": "Bearer secret://crm-token"}}
+    harness.ask("schedule create", name="sync", every="1h", http=http, check={"http": check})
+    used = {
+        name: harness.ask("secret bind", secret=name)["used_by"]
+        for name in ("crm", "crm-token", "crm-token-2")
+    }
+    assert used == {"crm": [], "crm-token": ["sync"], "crm-token-2": ["sync"]}
+
+
 @pytest.mark.parametrize("name", ["", " a", "a b", "-a", "a\nb", "é", "a" * 129, "../a", "secret://a"])
 def test_a_secret_name_unusable_in_references_is_rejected(name: str) -> None:
     with pytest.raises(InvalidInput) as error:

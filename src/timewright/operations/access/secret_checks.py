@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 import msgspec
+from msgspec import Struct
 
 from timewright.access.secret_records import find_secrets
 from timewright.core.input.input_errors import SECRET_NAME_PATTERN
@@ -66,7 +67,7 @@ def check_secret_use(
 
     A target that was stored before is not checked: editing another field is not a use of its secrets.
     """
-    names = _references(target)
+    names = secret_names(target)
     if not names or target in before:
         return
     caller = context.caller
@@ -94,7 +95,7 @@ def check_secret_use(
 
 def secret_warnings(context: OperationContext, target: AnyTarget) -> Iterator[str]:
     """Warn about missing secrets, and about those that a caller could send to any host or command."""
-    names = _references(target)
+    names = secret_names(target)
     if not names:
         return
     known = context.store.read(lambda tx: find_secrets(tx, context.namespace, names))
@@ -113,9 +114,9 @@ def secret_warnings(context: OperationContext, target: AnyTarget) -> Iterator[st
             )
 
 
-def _references(target: AnyTarget) -> list[str]:
-    """The secrets that a target refers to; the token of its own run is none."""
-    return sorted(set(_REFERENCE.findall(msgspec.json.encode(target).decode())) - {RUN_TOKEN})
+def secret_names(*users: Struct | None) -> list[str]:
+    """Return the secrets that targets or senders refer to; the token of the run itself is none."""
+    return sorted(set(_REFERENCE.findall(msgspec.json.encode(users).decode())) - {RUN_TOKEN})
 
 
 def _unbound(name: str) -> Forbidden:

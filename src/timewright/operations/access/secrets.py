@@ -8,7 +8,6 @@ from itertools import islice
 from operator import attrgetter
 from typing import Annotated, ClassVar
 
-import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
@@ -28,6 +27,7 @@ from timewright.core.target import RUN_TOKEN
 from timewright.errors import Conflict, Forbidden, InvalidInput, NotAllowed
 from timewright.ledger.snapshot import all_schedules
 from timewright.operations.access.authentication import require_auth_cache
+from timewright.operations.access.secret_checks import secret_names
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import not_found
 from timewright.operations.pagination import paginate_rows
@@ -271,12 +271,11 @@ def _check_count(tx: Transaction, context: OperationContext) -> None:
 
 
 def _users(tx: Transaction, namespace: str, name: str) -> tuple[str, ...]:
-    """Return the first few schedules, archived ones excluded, whose target uses a secret."""
-    reference = f"secret://{name}"
+    """Return the first few schedules, archived ones excluded, whose target or check uses a secret."""
     users = (
         record.schedule.name
         for record in all_schedules(tx, namespace)
         if record.progress.state is not ScheduleState.ARCHIVED
-        and reference in msgspec.json.encode(record.schedule.target).decode()
+        and name in secret_names(record.schedule.target, record.schedule.check)
     )
     return tuple(islice(users, MAX_USERS_SHOWN))

@@ -33,6 +33,7 @@ from timewright.errors import NotAllowed
 from timewright.ledger.alerts.deliveries import deliver_to
 from timewright.ledger.records.instances import is_alive, read_offers
 from timewright.ledger.settle import cancel
+from timewright.operations.access.secret_checks import secret_names
 from timewright.operations.context import OperationContext
 from timewright.operations.health.start_warnings import guarded_address
 from timewright.operations.lookup import not_found
@@ -43,7 +44,6 @@ from timewright.ports import RunFilter, StoredObject, Transaction
 
 CHANNEL = "channel"
 MAX_CANCELLED = 1000
-_SECRET = "secret://"  # noqa: S105 - the form of a reference, not a secret
 
 
 class CreateChannel(WriteRequest, frozen=True, kw_only=True):
@@ -215,10 +215,9 @@ def _warnings(context: OperationContext, tx: Transaction, channel: Channel) -> I
     """What keeps messages from being sent until it is changed: a blocked address, a missing secret."""
     fields = msgspec.to_builtins(channel.to)
     yield from guarded_address(context.settings, fields.get("url") or f"smtp://{fields.get('host', '')}")
-    texts = [value for value in fields.values() if isinstance(value, str) and value.startswith(_SECRET)]
-    names = {text.removeprefix(_SECRET) for text in texts}
-    known = {one.name for one in find_secrets(tx, context.namespace, sorted(names))} if names else set()
-    for name in sorted(names - known):
+    names = secret_names(channel.to)
+    known = {one.name for one in find_secrets(tx, context.namespace, names)} if names else set()
+    for name in sorted(set(names) - known):
         yield f"there is no secret {name}; nothing is sent without it: timewright secret set {name}"
 
 
