@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -51,6 +52,12 @@ def command_line(*words: str, namespace: str = HOME_NAMESPACE) -> str:
     """A command as a person can paste it into a shell: names are quoted, and another namespace is named."""
     where = () if namespace == HOME_NAMESPACE else ("--namespace", namespace)
     return shlex.join(("timewright", *words, *where))
+
+
+def list_names(names: Sequence[str], *, max_shown: int = 3) -> str:
+    """The first names, and how many more there are: `a, b, c and 4 more`."""
+    more = f" and {len(names) - max_shown} more" if len(names) > max_shown else ""
+    return ", ".join(names[:max_shown]) + more
 
 
 def worst_severity(findings: tuple[Finding, ...]) -> Severity:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from timewright.core.facts import Fact, RunAdmitted, ScheduleChanged
-from timewright.core.moments import format_duration
+from timewright.core.moments import MINUTE, format_duration
 from timewright.core.recurrence.triggers import AnyOf
 from timewright.core.schedule.forecast import forecast
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
@@ -26,7 +26,6 @@ from timewright.ports import ScheduleRecord, Transaction
 
 T = TypeVar("T")
 
-MINUTE = timedelta(minutes=1)
 MAX_CHECKED = 1000
 SAMPLE_OCCURRENCES = 3
 # Workers call these as often as they work, and they add nothing: they count against no quota.

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from timewright.core.definitions import Definition
-from timewright.core.finding import Finding, command_line
+from timewright.core.finding import Finding, command_line, list_names
 from timewright.core.input.input_errors import check_name, missing_field
 from timewright.core.input.struct_decoder import canonical_fields
 from timewright.core.schedule.schedule import Schedule, ScheduleState
@@ -121,12 +121,10 @@ def check_undeclared(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
             continue
         names = _undeclared(tx, owner, frozenset(), namespace=scope.namespace, now=scope.now)
         if names:
-            shown = ", ".join(names[:MAX_NAMES_SHOWN])
-            more = f" and {len(names) - MAX_NAMES_SHOWN} more" if len(names) > MAX_NAMES_SHOWN else ""
             archive = command_line("schedule", "archive", names[0], namespace=scope.namespace)
             yield Finding.warn(
                 "undeclared",
-                f"{owner} no longer declares {shown}{more}",
+                f"{owner} no longer declares {list_names(names, max_shown=MAX_NAMES_SHOWN)}",
                 remedy=f"{archive}, or Scheduler(declares_all=True)",
                 subject=owner,
             )

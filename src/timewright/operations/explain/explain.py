@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from timewright.core.finding import list_names
 from timewright.core.moments import check_storable, format_instant
 from timewright.core.recurrence.triggers import Manual, zone_of
 from timewright.core.run.needs import needs_of_schedule
@@ -357,9 +358,8 @@ def _explain_step(tx: Transaction, run: Run, part: WorkflowContext) -> list[str]
         return [*sentences, "it needs no other step"]
     rows = tx.get_steps(run.parent, needs)
     ends = tx.get_runs([row.run_id for row in rows.values() if row.run_id])
-    named = ", ".join(_need(name, rows, ends) for name in needs[:MAX_NAMES_SHOWN])
-    more = f" and {len(needs) - MAX_NAMES_SHOWN} more" if len(needs) > MAX_NAMES_SHOWN else ""
-    return [*sentences, f"it waited for {named}{more}"]
+    named = list_names([_need(name, rows, ends) for name in needs], max_shown=MAX_NAMES_SHOWN)
+    return [*sentences, f"it waited for {named}"]
 
 
 def _need(name: str, rows: Mapping[str, StepRow], ends: Mapping[str, Run]) -> str:

@@ -254,13 +254,18 @@ def add_manual_runs_and_notes(
     )
 
 
-def fully_excluded_warning(tx: Transaction, record: ScheduleRecord) -> tuple[str, ...]:
-    """Return a warning if calendars exclude every future occurrence of a schedule, else nothing."""
+def excluding_calendars(tx: Transaction, record: ScheduleRecord) -> str:
+    """Return the calendars of an active schedule if they exclude its every future occurrence, else ""."""
     schedule, progress = record.schedule, record.progress
     if schedule.calendar is None or progress.state is not ScheduleState.ACTIVE or progress.next_at is None:
-        return ()
+        return ""
     before, calendars = progress.next_at - _MICROSECOND, load_calendars(tx, [schedule]).for_schedule(schedule)
-    if allowed_after(schedule.trigger, before, rule=schedule.calendar, calendars=calendars) is not None:
-        return ()
-    names = ", ".join(schedule.calendar.names)
-    return (f"{schedule.name} will not run again: {names} exclude every future occurrence",)
+    allowed = allowed_after(schedule.trigger, before, rule=schedule.calendar, calendars=calendars)
+    return ", ".join(schedule.calendar.names) if allowed is None else ""
+
+
+def fully_excluded_warning(tx: Transaction, record: ScheduleRecord) -> tuple[str, ...]:
+    """Return a warning if calendars exclude every future occurrence of a schedule, else nothing."""
+    names = excluding_calendars(tx, record)
+    warning = f"{record.schedule.name} will not run again: {names} exclude every future occurrence"
+    return (warning,) if names else ()

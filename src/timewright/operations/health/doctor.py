@@ -9,8 +9,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from timewright.core.finding import Finding, Severity, command_line, worst_severity
-from timewright.core.moments import DAY, MINUTE, SECOND, ZERO, format_duration, from_micros, to_micros
+from timewright.core.finding import Finding, Severity, command_line, list_names, worst_severity
+from timewright.core.moments import DAY, HOUR, MINUTE, SECOND, ZERO, format_duration, from_micros, to_micros
 from timewright.core.recurrence.triggers import ZONED_TRIGGERS, After, Manual, parts_of
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.core.target import Call
@@ -164,10 +164,9 @@ def _stalled(page: Page) -> Iterator[Finding]:
     stalled = [record.schedule for record in page.rows if _is_stalled(record)]
     names = [schedule.name for schedule in stalled]
     if names:
-        more = f" and {len(names) - MAX_NAMES_SHOWN} more" if len(names) > MAX_NAMES_SHOWN else ""
         yield Finding.warn(
             "stalled",
-            f"active, but without a next occurrence: {', '.join(names[:MAX_NAMES_SHOWN])}{more}",
+            f"active, but without a next occurrence: {list_names(names)}",
             remedy=command_line("explain", names[0], namespace=stalled[0].namespace),
         )
 
@@ -177,10 +176,9 @@ def _unresolved(page: Page, known: frozenset[str]) -> Iterator[Finding]:
     called = {record.schedule.target.name for record in page.rows if isinstance(record.schedule.target, Call)}
     missing = sorted(called - known) if known else []
     if missing:
-        more = f" and {len(missing) - MAX_NAMES_SHOWN} more" if len(missing) > MAX_NAMES_SHOWN else ""
         yield Finding.warn(
             "functions",
-            f"schedules call unregistered functions: {', '.join(missing[:MAX_NAMES_SHOWN])}{more}",
+            f"schedules call unregistered functions: {list_names(missing)}",
             remedy="register them, or start with the --app that does",
         )
 
@@ -209,7 +207,7 @@ def _backup(tx: Transaction, *, now: datetime) -> Finding:
     written = tx.get_meta(BACKUP_META_KEY)
     if written is None:
         return Finding.ok("backup", "no backup by `timewright backup` is recorded")
-    age = max(now - from_micros(int(written)), timedelta(0))
+    age = max(now - from_micros(int(written)), ZERO)
     if age <= doctor_checks.MAX_BACKUP_AGE:
         return Finding.ok("backup", f"the last backup is {_format_span(age)} old")
     return Finding.warn(
@@ -226,7 +224,7 @@ def _format_span(length: timedelta) -> str:
     """Return a duration in whole seconds, above a day in whole hours."""
     whole = timedelta(seconds=round(length.total_seconds()))
     if whole >= DAY:
-        whole -= whole % timedelta(hours=1)
+        whole -= whole % HOUR
     return format_duration(whole)
 
 

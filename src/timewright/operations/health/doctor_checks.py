@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from timewright.core.finding import Finding
+from timewright.core.finding import Finding, list_names
 from timewright.core.moments import DAY, format_duration
 from timewright.core.run.needs import HOST
 from timewright.core.schedule.shards import parse_shard, uncovered_shards
@@ -291,10 +291,9 @@ def check_admission(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
         )
         return
     parts = [f"{which}/{of}" for which, of in uncovered_shards(served)]
-    more = f" and {len(parts) - MAX_NAMES_SHOWN} more" if len(parts) > MAX_NAMES_SHOWN else ""
     yield Finding.warn(
         "shards",
-        f"no instance serves {', '.join(parts[:MAX_NAMES_SHOWN])}{more}: due runs are 10 s late",
+        f"no instance serves {list_names(parts)}: due runs are 10 s late",
         remedy=f"start timewright worker --shard {parts[0]}, or one without a shard",
     )
 

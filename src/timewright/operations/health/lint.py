@@ -12,7 +12,6 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from timewright.access.credentials import read_keys
-from timewright.core.calendars import allowed_after
 from timewright.core.finding import Finding, Severity, command_line, worst_severity
 from timewright.core.moments import DAY, format_duration, format_instant
 from timewright.core.recurrence.clock_changes import ClockChange, clock_changes, describe_effect
@@ -20,9 +19,9 @@ from timewright.core.recurrence.triggers import ZONED_TRIGGERS, After, Manual, p
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.ledger.alerts.alert_checks import ExpiringKey
 from timewright.ledger.alerts.findings import CheckScope, checks
-from timewright.ledger.lookups import load_calendars
 from timewright.ledger.snapshot import read_fleet
 from timewright.operations.context import OperationContext
+from timewright.operations.explain.idle import excluding_calendars
 from timewright.operations.health.doctor import check_scope
 from timewright.operations.health.load_forecast import find_herds
 from timewright.operations.registry import OperationRequest, operations
@@ -30,7 +29,6 @@ from timewright.ports import ScheduleRecord, Transaction
 
 MAX_SCHEDULES = 5000
 FAR = timedelta(days=366)
-MIN_OFFSET = timedelta(microseconds=1)
 
 
 class Lint(OperationRequest, frozen=True, kw_only=True):
@@ -167,11 +165,8 @@ def _never_fires(
         return ""
     if progress.next_at is None:
         return "has no next occurrence"
-    if schedule.calendar is not None:
-        calendars = load_calendars(tx, [schedule]).for_schedule(schedule)
-        before = progress.next_at - MIN_OFFSET
-        if allowed_after(trigger, before, rule=schedule.calendar, calendars=calendars) is None:
-            return f"never runs: {', '.join(schedule.calendar.names)} exclude every occurrence"
+    if excluded_by := excluding_calendars(tx, record):
+        return f"never runs: {excluded_by} exclude every occurrence"
     if progress.next_at > scope.now + FAR:
         return f"does not run before {progress.next_at:%Y-%m-%d}"
     return ""

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from timewright.core.moments import HOUR, MINUTE, SECOND, ZERO, format_duration
+from timewright.core.moments import DAY, HOUR, MINUTE, SECOND, ZERO, format_duration
 from timewright.core.policies.backoff import apply_jitter
 from timewright.core.recurrence.triggers import After, AnyTrigger, Cron, Every
 from timewright.core.run.following import follows_upstream
@@ -33,7 +33,6 @@ MAX_RUNS_PER_SCHEDULE = 10_000
 MAX_RUNS = 200_000
 SAMPLE_RUNS = 20
 MAX_NAMES_SHOWN = 5
-DAY = timedelta(days=1)
 # Three schedules in one minute are a herd; each may be spread by a fifth of its interval, within limits.
 MIN_HERD_SIZE = 3
 MAX_HERDS = 5

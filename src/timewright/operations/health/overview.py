@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from timewright.core.moments import EPOCH, HOUR, MINUTE, ZERO, check_storable
+from timewright.core.moments import DAY, EPOCH, HOUR, MINUTE, ZERO, check_storable
 from timewright.core.run.history_stats import DurationStats, duration_stats
 from timewright.core.run.run import Run, RunState
 from timewright.core.schedule.pauses import Pause
@@ -36,7 +36,6 @@ MAX_ROWS_SHOWN = 20
 MAX_GRID_RUNS = 500
 MAX_RUNS_SEARCHED = 5000
 MAX_MATCH_CHARS = 200
-DAY = timedelta(days=1)
 # The length of one slot of the grid, by the longest period that it is used for: some 60 to 100 slots.
 GRID_SLOTS = ((HOUR, MINUTE), (6 * HOUR, 5 * MINUTE), (DAY, 15 * MINUTE), (7 * DAY, 2 * HOUR))
 _WORST_FIRST = {

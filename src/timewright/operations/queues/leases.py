@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from timewright.core.facts import LeaseLost
-from timewright.core.moments import SECOND, check_duration, format_duration
+from timewright.core.moments import DAY, SECOND, check_duration, format_duration
 from timewright.core.run.run import Run, RunState, Succeeded, run_idempotency_key
 from timewright.core.target import Handoff
 from timewright.errors import InvalidInput
@@ -32,7 +32,6 @@ RECLAIM_BATCH_SIZE = 1000
 MAX_PURGED = 1000
 MAX_COUNTED = 1000
 ACTIVITY_PERIOD = timedelta(minutes=15)
-DAY = timedelta(days=1)
 
 
 class LeaseEntries(WriteRequest, frozen=True, kw_only=True):

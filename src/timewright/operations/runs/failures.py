@@ -12,7 +12,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from timewright.core.facts import Fact
-from timewright.core.moments import EPOCH, HOUR, MINUTE, ZERO, check_storable, format_duration
+from timewright.core.moments import DAY, EPOCH, HOUR, MINUTE, ZERO, check_storable, format_duration
 from timewright.core.run.run import Run, RunState
 from timewright.errors import InvalidInput, TimewrightError
 from timewright.ledger.records.run_counts import floor_minute
@@ -27,7 +27,6 @@ from timewright.ports import RunFilter, Transaction
 from timewright.ports.overview import MinuteCounts
 from timewright.ports.rows import IncidentFilter
 
-DAY = timedelta(days=1)
 PAGE_ROWS = 1000
 MAX_RUNS_READ = 5000
 MAX_CAUSE_CHARS = 200

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from timewright.core.moments import SECOND
+from timewright.core.moments import SECOND, ZERO
 from timewright.core.recurrence.triggers import ZONED_TRIGGERS
 from timewright.core.run.run import Outcome, Reason, Run, RunState
 from timewright.core.schedule.schedule import Schedule
@@ -285,7 +285,7 @@ def try_target(context: OperationContext, request: TryTarget) -> TargetTestResul
 
 
 def _answer(
-    schedule: Schedule, *, why: str = "", outcome: Outcome | None = None, took: timedelta = timedelta(0)
+    schedule: Schedule, *, why: str = "", outcome: Outcome | None = None, took: timedelta = ZERO
 ) -> TargetTestResult:
     kind = str(type(schedule.target).__struct_config__.tag)
     return TargetTestResult(
@@ -294,7 +294,7 @@ def _answer(
         tried=outcome is not None,
         why=why,
         outcome=outcome,
-        took=max(took, timedelta(0)),
+        took=max(took, ZERO),
     )
 
 

@@ -14,7 +14,7 @@ from timewright.core.calendars import Calendar
 from timewright.core.input.aliases import snake_case
 from timewright.core.input.decode import decode_schedule
 from timewright.core.input.instant_text import ZONE_FIELDS, zone_in
-from timewright.core.moments import HOUR, check_storable
+from timewright.core.moments import HOUR, ZERO, check_storable
 from timewright.core.recurrence.triggers import Cron, zone_of
 from timewright.core.run.history_stats import HistoryStats, RunSample, compute_stats
 from timewright.core.run.run import RunState
@@ -292,7 +292,7 @@ def schedule_health(context: OperationContext, tx: Transaction, request: GetSche
         reason=progress.reason,
         failures=progress.failures,
         next_at=progress.next_at,
-        late_by=now - progress.wake_at if late and progress.wake_at else timedelta(0),
+        late_by=now - progress.wake_at if late and progress.wake_at else ZERO,
         in_flight=record.in_flight.live,
         windows={
             name: compute_stats(samples, since=start, until=now + _TICK) for name, start in starts.items()
