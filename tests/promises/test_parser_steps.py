@@ -486,7 +486,7 @@ EXEMPT = {
     "ledger.snapshot:read_fleet": "rows of the store",
     "operations.definitions.plan:read_files": "calls read_definitions for each file",
     "operations.health.pauses:read_pauses": "rows of the store",
-    "operations.schedules.declarations:decode_call": "calls decode once",
+    "operations.definitions.schedules:decode_call": "calls decode once",
     "access.keyring:read_private": "reads a file of at most 64 KiB; its text goes to listed parsers",
     "access.secret_records:read_secret_value": "rows of the store",
     "core.recurrence.cron.fields:parse_number": "one item of a cron expression, which `parse` bounds",

@@ -26,8 +26,8 @@ from timewright.errors import NotFound
 from timewright.ids import TimedIds
 from timewright.ledger.replan import Actor, create
 from timewright.operations import OperationContext, operations
+from timewright.operations.definitions.programs import TriggerInput, encode_trigger, request_fields
 from timewright.operations.lookup import not_found, schedule_names
-from timewright.operations.schedules.declarations import TriggerInput, encode_trigger, request_fields
 from timewright.ports import Observer, RunFilter, Store, Target
 from timewright.stores.sqlite.store import SqliteStore
 from timewright.targets.call.registry import FunctionRegistry

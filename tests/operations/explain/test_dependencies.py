@@ -10,7 +10,7 @@ from tests.operations.harness import OperationsHarness
 from timewright import Scheduler, after, every
 from timewright.core.moments import MINUTE
 from timewright.errors import InvalidInput, NotAllowed, NotFound, TimewrightError
-from timewright.operations.schedules.declarations import sort_by_dependency
+from timewright.operations.definitions.programs import sort_by_dependency
 from timewright.testing.bench import Bench
 from timewright.testing.targets import fail, succeed
 

@@ -12,7 +12,7 @@ from timewright.core.input.input_errors import input_error
 from timewright.core.target import Isolation
 from timewright.integrations.commands import missing_package
 from timewright.interfaces.python.scheduler import F, Scheduler
-from timewright.operations.schedules.declarations import TriggerInput
+from timewright.operations.definitions.programs import TriggerInput
 
 if TYPE_CHECKING:
     from timewright.interfaces.python.resource_methods import ScheduleFields

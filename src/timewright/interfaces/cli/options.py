@@ -26,7 +26,7 @@ from timewright.interfaces.cli.data_input import (
 from timewright.interfaces.cli.fields import OptionField, model_of, options_of, subject_of
 from timewright.operations import Operation, OperationContext, operations
 from timewright.operations.context import in_transaction
-from timewright.operations.schedules.declarations import sort_by_dependency
+from timewright.operations.definitions.programs import sort_by_dependency
 
 AS_DEFINITIONS = frozenset({"schedule get", "schedule list"})
 

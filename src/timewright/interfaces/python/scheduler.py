@@ -53,11 +53,12 @@ from timewright.interfaces.python.web import WebMethods
 from timewright.interfaces.python.workflow_builder import DefinitionDecorators
 from timewright.operations import operations
 from timewright.operations.context import OperationContext, in_transaction
-from timewright.operations.definitions.programs import EditRule, save_declarations
-from timewright.operations.schedules.declarations import (
+from timewright.operations.definitions.programs import (
+    EditRule,
     TriggerInput,
     build_declaration,
     encode_trigger,
+    save_declarations,
     sort_by_dependency,
 )
 from timewright.ports import Clock, Observer

@@ -1,21 +1,28 @@
-"""Many schedules at once: put by a request, or declared by a program and archived when it no longer does."""
+"""Many schedules at once: declared by a program, and archived when it no longer does, or put by a request."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from timewright.core.definitions import Definition
 from timewright.core.finding import Finding, command_line, list_names
-from timewright.core.input.input_errors import check_name, missing_field
-from timewright.core.input.struct_decoder import canonical_fields
+from timewright.core.input.decode import decode_schedule
+from timewright.core.input.encoding import encode
+from timewright.core.input.input_errors import check_name, input_error, missing_field
+from timewright.core.input.shorthand import expand_trigger
+from timewright.core.input.struct_decoder import canonical_fields, expand_need
+from timewright.core.moments import MIN_STORED_INSTANT
+from timewright.core.recurrence import Trigger, ZonedTrigger
+from timewright.core.recurrence.triggers import AnyOf, AnyTrigger, Every, Once
 from timewright.core.schedule.schedule import Schedule, ScheduleState
-from timewright.errors import InvalidInput
+from timewright.core.zones import name_of_zone
+from timewright.errors import InvalidInput, TimewrightError
 from timewright.ledger.alerts.findings import CheckScope, checks
 from timewright.ledger.records.owners import (
     EditRule,
@@ -31,10 +38,13 @@ from timewright.operations.definitions.schedules import (
     ScheduleChange,
     apply_schedules,
     archive_schedules_of,
+    decode_call,
+    definition_shape,
     put_schedules,
 )
 from timewright.operations.registry import WriteRequest, operations
 from timewright.ports import Transaction
+from timewright.settings import Settings
 
 __all__ = ["EditRule", "Program", "save_declarations"]
 
@@ -46,6 +56,12 @@ MAX_SCHEDULES = 10_000
 
 Change = Literal["created", "updated", "unchanged"]
 _KINDS: dict[str, Change] = {"created": "created", "updated": "updated", "unchanged": "unchanged"}
+
+CRON_FIELDS = frozenset({"zone", "timezone", "tz", "dst"})
+
+TriggerInput = AnyTrigger | str | timedelta | datetime | Sequence["AnyTrigger | str | timedelta | datetime"]
+
+_RULE = "a trigger, its text, a timedelta, a datetime with an offset, or a list of these"
 
 
 class Program(Struct, frozen=True, kw_only=True):
@@ -144,6 +160,118 @@ def _undeclared(
 def _draft(request: Mapping[str, Any]) -> Definition:
     fields = {key: value for key, value in request.items() if key not in _REQUEST_FIELDS}
     return Definition(kind=SCHEDULE, name=request["name"], fields=fields)
+
+
+def encode_trigger(when: Any) -> Any:
+    """Return a trigger in the form of a request; a timedelta is an interval, a datetime runs once."""
+    if isinstance(when, str | dict):
+        return when
+    if isinstance(when, timedelta):
+        return encode(Every(when))
+    if isinstance(when, datetime):
+        return encode(Once(when))
+    if isinstance(when, Trigger):
+        return _encode_struct(when)
+    if isinstance(when, list | tuple):
+        return [encode_trigger(one) for one in when]
+    fix = 'write it with a trigger: @app.schedule(every("5m"))' if callable(when) else 'every("5m")'
+    raise input_error("trigger", when, "is not a trigger", rule=_RULE, fix=fix)
+
+
+def _encode_struct(trigger: Trigger) -> dict[str, Any]:
+    """Return a trigger as a mapping, without a zone that it does not name."""
+    if isinstance(trigger, AnyOf):
+        return {"kind": "any_of", "triggers": [_encode_struct(one) for one in trigger.triggers]}
+    encoded = encode(trigger)
+    if isinstance(trigger, ZonedTrigger) and not trigger.names_zone:
+        del encoded["zone"]
+    return encoded
+
+
+def request_fields(when: Any, policies: dict[str, Any]) -> dict[str, Any]:
+    """Return the request fields of a trigger and its policies."""
+    policies = {name: name_of_zone(value) for name, value in policies.items()}
+    if isinstance(policies.get("retry"), int):
+        policies = {**policies, "retry": {"max_attempts": policies["retry"]}}
+    # With a text trigger, these fields belong to a cron expression.
+    is_cron = isinstance(when, str) and not CRON_FIELDS.isdisjoint(policies)
+    trigger = {"cron" if is_cron else "trigger": when} if when is not None else {}
+    return {**trigger, **policies}
+
+
+def build_declaration(
+    name: str, when: Any, policies: dict[str, Any], *, settings: Settings, valid_shapes: set[str]
+) -> dict[str, Any]:
+    """Return the request that stores a function as a schedule; raises at once if it can never be valid.
+
+    `valid_shapes` are those of earlier declarations, which need no second check.
+    """
+    if "id" in policies:
+        fix = f"name={str(policies['id'])!r}"
+        raise input_error(
+            "id",
+            policies["id"],
+            "cannot be chosen",
+            rule="a schedule gets its id when it is created, and is known by its name",
+            fix=fix,
+        )
+    # Both names are accepted for the function's arguments.
+    args = policies.get("args", policies.get("kwargs", {}))
+    policies = {key: value for key, value in policies.items() if key not in ("args", "kwargs")}
+    if isinstance(args, list | tuple):
+        fix = "args={'team': 'finance'}"
+        raise input_error("args", args, "have no names", rule="arguments are given by name", fix=fix)
+    called = {"kind": "call", "name": name, "args": args} if args else {"call": name}
+    request = {"name": name, "target": called, **request_fields(when, policies)}
+    shape = definition_shape(request)
+    if shape in valid_shapes and decode_call(request) is not None:
+        check_name(name)
+        return request
+    # Whether an instant has passed is checked on storing: it may have been stored long ago.
+    decode_schedule(
+        {key: value for key, value in request.items() if key not in ("reason", "force", "revision")},
+        id="sch_declared",
+        now=MIN_STORED_INSTANT,
+        floor=settings.interval_floor,
+        defaults=settings.schedule_defaults,
+    )
+    if shape:
+        valid_shapes.add(shape)
+    return request
+
+
+def sort_by_dependency(drafts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the drafts, each after those it depends on; writing a cycle is rejected later."""
+    by_name = {str(draft.get("name")): draft for draft in drafts}
+    upstream = {name: (upstream_names_in(draft) & by_name.keys()) - {name} for name, draft in by_name.items()}
+    done: dict[str, Mapping[str, Any]] = {}
+    waiting = list(by_name)
+    while waiting:
+        unblocked = [name for name in waiting if upstream[name] <= done.keys()]
+        for name in unblocked or waiting:
+            done[name] = by_name[name]
+        waiting = [name for name in waiting if name not in done]
+    return list(done.values())
+
+
+def upstream_names_in(draft: Mapping[str, Any]) -> set[str]:
+    """Return the schedules that a draft depends on; none if it is invalid, which the write reports."""
+    try:
+        given = canonical_fields(draft, Schedule)
+        trigger, needs = given.get("trigger"), given.get("needs", ())
+        shaped = trigger if isinstance(trigger, Struct) else expand_trigger(trigger, "trigger")
+        rows = [one if isinstance(one, Struct) else expand_need(one, "needs") for one in _as_list(needs)]
+    except TimewrightError:
+        return set()
+    return {name for one in (shaped, *rows) if isinstance(name := _schedule(one), str) and name}
+
+
+def _as_list(needs: Any) -> Iterable[Any]:
+    return needs if isinstance(needs, list | tuple) else ()
+
+
+def _schedule(one: Any) -> Any:
+    return one.get("schedule") if isinstance(one, Mapping) else getattr(one, "schedule", "")
 
 
 class PutManySchedules(WriteRequest, frozen=True, kw_only=True):

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from timewright.core.definitions import Definition, locate_error
+from timewright.core.input.decode import decode
 from timewright.core.input.input_errors import check_name
 from timewright.core.input.instant_text import resolve_zone
 from timewright.core.recurrence.triggers import Cron, parts_of
 from timewright.core.schedule.schedule import Schedule, ScheduleState
+from timewright.core.target import AnyTarget, Call
 from timewright.errors import Conflict, NotAllowed, TimewrightError
 from timewright.ledger.records.owners import (
     EditRule,
@@ -31,7 +33,6 @@ from timewright.operations.schedules.agent_rules import (
     check_agent_creation,
     check_edit_by_hand,
 )
-from timewright.operations.schedules.declarations import decode_call, definition_shape
 from timewright.operations.schedules.writes import (
     build_schedule,
     check_schedule,
@@ -164,6 +165,23 @@ def archive_schedules_of(
         waiting = blocked
     context.store.write(lambda tx: release_owned(tx, SCHEDULE, context.namespace, wanted))
     return done
+
+
+def decode_call(fields: Mapping[str, Any]) -> Call | None:
+    """Return the target of a declared function, which can be decoded apart from the other fields."""
+    target = fields.get("target")
+    if type(target) is not dict or not (target.keys() == {"call"} or target.get("kind") == "call"):
+        return None
+    found = decode(target, AnyTarget, field="target")
+    return found if isinstance(found, Call) else None
+
+
+def definition_shape(fields: Mapping[str, Any]) -> str:
+    """Return what two drafts have in common that differ only in name and target; "" if none can be stored."""
+    try:
+        return definition_digest({key: fields[key] for key in fields if key not in ("name", "target")})
+    except (TypeError, ValueError, RecursionError):
+        return ""
 
 
 class _Digests:
