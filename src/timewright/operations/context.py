@@ -14,7 +14,7 @@ from timewright.core.run.run import Outcome
 from timewright.core.sensitive_keys import redact_text
 from timewright.core.target import AnyTarget
 from timewright.ledger.queues.policies import PolicyFile
-from timewright.ledger.records.namespaces import read_namespace
+from timewright.ledger.records.namespaces import Namespace, read_namespace
 from timewright.ledger.replan import Actor
 from timewright.operations.access.auth_cache import AuthCache
 from timewright.operations.access.callers import LOCAL_CALLER, Caller
@@ -73,12 +73,16 @@ class OperationContext(Struct, frozen=True, kw_only=True):
         """Return the store's time; each operation reads it once."""
         return self.store.now()
 
+    def quotas(self) -> Namespace:
+        """Return the quotas and settings of the namespace."""
+        return self.store.read(lambda tx: read_namespace(tx, self.namespace))
+
     def default_zone(self) -> str:
         """Return the zone of times that name none: of the file, key, namespace, settings or host."""
         return (
             self.file_zone
             or self.caller.zone
-            or self.store.read(lambda tx: read_namespace(tx, self.namespace)).zone
+            or self.quotas().zone
             or self.settings.zone
             or self.system_zone
             or "UTC"

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 
 from timewright.core.run.run import Run
 from timewright.core.schedule.schedule import ScheduleState
-from timewright.errors import NotAllowed, NotFound, UnreadableRow
+from timewright.errors import InvalidInput, NotAllowed, NotFound, UnreadableRow
 from timewright.ports import ScheduleFilter, ScheduleRecord, StoredObject, Transaction
 from timewright.ports.schedules import ScheduleSnapshot
 
@@ -89,6 +89,18 @@ def find_object(tx: Transaction, kind: str, namespace: str, name: str) -> Stored
         known = [row.name for row in tx.get_objects(kind, namespace=namespace)]
         raise not_found(kind, name, known, list_command=f"{kind} list")
     return rows[0]
+
+
+def check_own_namespace(namespace: str, wanted: str) -> None:
+    """Reject an object that names another namespace than that of its request."""
+    if wanted != namespace:
+        raise InvalidInput(
+            f"namespace {wanted!r} is not the namespace of this request",
+            field="namespace",
+            value=wanted,
+            rule="a request writes to its own namespace",
+            fix="leave it out",
+        )
 
 
 def schedule_names(tx: Transaction, namespace: str) -> list[str]:

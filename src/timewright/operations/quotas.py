@@ -17,7 +17,7 @@ from timewright.core.schedule.forecast import forecast
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.errors import OverQuota
 from timewright.ledger.lookups import load_calendars
-from timewright.ledger.records.namespaces import Namespace, read_namespace
+from timewright.ledger.records.namespaces import Namespace
 from timewright.ledger.schedule_progress import progress_when_created
 from timewright.operations.access.auth_cache import RateLimit
 from timewright.operations.access.callers import Scope
@@ -44,7 +44,7 @@ def perform_within_quota(
     is_dry_run: bool,
 ) -> T:
     """Perform a write, and commit it only if the result is within the quotas."""
-    quotas = context.store.read(lambda tx: read_namespace(tx, context.namespace))
+    quotas = context.quotas()
     _check_size(payload, quotas)
 
     def perform(nested: OperationContext) -> T:
@@ -66,7 +66,7 @@ def perform_within_quota(
 
 def charge_target_test(context: OperationContext, payload: object) -> None:
     """Count a target test of a remote caller before it starts."""
-    quotas = context.store.read(lambda tx: read_namespace(tx, context.namespace))
+    quotas = context.quotas()
     _check_size(payload, quotas)
     _take_trigger(context, quotas)
 
@@ -80,7 +80,7 @@ def charge_request(
     """Count a request of a remote caller; an interface that knows the quotas and the time may pass them."""
     if context.caller.local or context.auth_cache is None:
         return
-    quotas = quotas or context.store.read(lambda tx: read_namespace(tx, context.namespace))
+    quotas = quotas or context.quotas()
     rate = RateLimit(per_minute=quotas.requests_per_minute)
     context.auth_cache.limiter.take(_bucket_key(context, "requests"), now or context.now(), rate=rate)
 

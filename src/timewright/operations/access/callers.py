@@ -66,3 +66,15 @@ def require_scope(caller: Caller, scope: Scope, *, operation: str) -> None:
         rule=f"{' or '.join(roles)} may; this key has {', '.join(sorted(caller.scopes)) or 'no scope'}",
         fix=f"key create NAME with role: {roles[0]}",
     )
+
+
+def require_all_namespaces(caller: Caller, *, operation: str) -> None:
+    """Raise Forbidden for a key of some namespaces, because the operation binds all of them."""
+    if caller.namespaces:
+        raise Forbidden(
+            f"{operation} needs a key with access to all namespaces",
+            field="namespace",
+            value=", ".join(caller.namespaces),
+            rule=f"your key has access to {', '.join(caller.namespaces)}",
+            fix="key create NAME with role: admin and within: '*'",
+        )

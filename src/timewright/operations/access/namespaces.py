@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from timewright.core.input.decode import decode
 from timewright.core.input.input_errors import check_name
-from timewright.errors import Conflict, Forbidden, InvalidInput
+from timewright.errors import Conflict, InvalidInput
 from timewright.ledger.records.namespaces import (
     NAMESPACE,
     Namespace,
@@ -19,6 +19,7 @@ from timewright.ledger.records.namespaces import (
     read_namespace,
     read_namespaces,
 )
+from timewright.operations.access.callers import require_all_namespaces
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import not_found
 from timewright.operations.pagination import paginate_rows
@@ -74,7 +75,8 @@ class NamespaceList(Struct, frozen=True, kw_only=True):
 @operations.write("namespace create", scope="admin", examples=({"name": "team-b", "schedules": 50},))
 def create_namespace(context: OperationContext, tx: Transaction, request: CreateNamespace) -> NamespaceDetail:
     """Create a namespace with its own quotas."""
-    _check_unrestricted(context)
+    # A key of some namespaces could raise its own quotas.
+    require_all_namespaces(context.caller, operation="namespace create")
     wanted = _parse(request.settings, None)
     known = read_namespaces(tx)
     if wanted.name in {one.name for one in known}:
@@ -99,7 +101,7 @@ def create_namespace(context: OperationContext, tx: Transaction, request: Create
 @operations.write("namespace set", scope="admin", examples=({"name": "team-a", "backlog": 500},))
 def set_namespace(context: OperationContext, tx: Transaction, request: SetNamespace) -> NamespaceDetail:
     """Change the quotas of a namespace, effective at once."""
-    _check_unrestricted(context)
+    require_all_namespaces(context.caller, operation="namespace set")
     old = _require_namespace(tx, context, _parse_name(request.settings))
     return _save(tx, context, _parse(request.settings, old), old)
 
@@ -189,15 +191,3 @@ def _parse_name(given: dict[str, Any]) -> str:
             "* is not a name", field="name", value=name, rule="* means all namespaces", fix="team-a"
         )
     return name
-
-
-def _check_unrestricted(context: OperationContext) -> None:
-    """Reject a caller that is limited to namespaces, because it could raise its own quotas."""
-    if context.caller.namespaces:
-        raise Forbidden(
-            "changing namespaces needs a key with access to all of them",
-            field="scope",
-            value=", ".join(context.caller.namespaces),
-            rule="a key that is limited to namespaces cannot set their quotas",
-            fix="key create NAME with role: admin and within: '*'",
-        )

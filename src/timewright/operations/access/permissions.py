@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any
 
 from timewright.errors import Forbidden, NotFound
-from timewright.ledger.records.namespaces import read_namespace
 from timewright.operations.access.callers import AGENT_ORIGIN
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_schedule
@@ -148,9 +147,7 @@ def is_agent(context: OperationContext) -> bool:
 
 def needs_approval(context: OperationContext) -> bool:
     """Return whether the caller is an agent in a namespace where a person approves its work."""
-    return is_agent(context) and (
-        context.store.read(lambda tx: read_namespace(tx, context.namespace)).agent_approval
-    )
+    return is_agent(context) and context.quotas().agent_approval
 
 
 def check_agent_permission(context: OperationContext, operation: str) -> None:

@@ -29,7 +29,7 @@ from timewright.ledger.pauses import (
 from timewright.ledger.replan import Actor
 from timewright.ledger.settle import cancel
 from timewright.ledger.snapshot import all_schedules
-from timewright.operations.access.callers import AGENT_ORIGIN, require_scope
+from timewright.operations.access.callers import AGENT_ORIGIN, require_all_namespaces, require_scope
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import not_found
 from timewright.operations.queues.policies import list_queue_names
@@ -174,7 +174,7 @@ def accept_clock(context: OperationContext, _request: AcceptClock) -> ClockAnswe
 
     The step is then treated as an outage: the catch-up policy of each schedule decides.
     """
-    _check_all_namespaces(context, "clock accept")
+    require_all_namespaces(context.caller, operation="clock accept")
     store, now = context.store, context.now()
     # The doubt of another process is known by its pause.
     if not isinstance(store, ClockSource) or not (store.clock_doubt or store.read(clock_pauses)):
@@ -316,19 +316,7 @@ def _check_may_bind(context: OperationContext, scope: PauseScope, operation: str
     """Raise Forbidden if the caller may not bind the whole installation."""
     if scope == "installation":
         require_scope(context.caller, "admin", operation=f"{operation} of the installation")
-        _check_all_namespaces(context, operation)
-
-
-def _check_all_namespaces(context: OperationContext, operation: str) -> None:
-    """Raise Forbidden for a key of some namespaces, because the operation binds all of them."""
-    if context.caller.namespaces:
-        raise Forbidden(
-            f"{operation} needs a key with access to all namespaces",
-            field="namespace",
-            value=context.namespace,
-            rule=f"your key has access to {', '.join(context.caller.namespaces)}",
-            fix="key create NAME with role: admin and within: '*'",
-        )
+        require_all_namespaces(context.caller, operation=operation)
 
 
 def _name_of(pause: Pause) -> str:

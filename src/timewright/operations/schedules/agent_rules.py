@@ -16,7 +16,6 @@ from timewright.core.recurrence.triggers import AnyOf, AnyTrigger, Every, Manual
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.errors import Conflict, NotAllowed, OverQuota
 from timewright.ledger.approvals import hold_for_approval
-from timewright.ledger.records.namespaces import Namespace, read_namespace
 from timewright.ledger.records.owners import read_owned
 from timewright.ledger.snapshot import read_fleet
 from timewright.operations.access.callers import AGENT_ORIGIN
@@ -39,7 +38,7 @@ def apply_agent_end(context: OperationContext, schedule: Schedule, *, now: datet
     """Return an agent's schedule with an end: if it has none, creation plus the longest allowed lifetime."""
     if not is_agent(context) or isinstance(schedule.trigger, Once | Manual):
         return schedule
-    longest = _quotas(context).agent_longest_life
+    longest = context.quotas().agent_longest_life
     if longest is None:
         return schedule
     begins = schedule.start_at or schedule.created_at
@@ -112,7 +111,7 @@ def check_hint_interval(context: OperationContext, interval: timedelta) -> None:
     """Reject an agent's hint for an interval outside the limits of the namespace."""
     if not is_agent(context):
         return
-    quotas = _quotas(context)
+    quotas = context.quotas()
     shortest, longest = quotas.interval_for(AGENT_ORIGIN), quotas.agent_longest_hint
     if not shortest <= interval <= max(longest, shortest):
         raise OverQuota(
@@ -122,10 +121,6 @@ def check_hint_interval(context: OperationContext, interval: timedelta) -> None:
             rule=f"{format_duration(shortest)} to {format_duration(longest)} in namespace {quotas.name}",
             fix=f"interval: {format_duration(shortest if interval < shortest else longest)}",
         )
-
-
-def _quotas(context: OperationContext) -> Namespace:
-    return context.store.read(lambda tx: read_namespace(tx, context.namespace))
 
 
 class Removal(Struct, frozen=True, kw_only=True, omit_defaults=True):

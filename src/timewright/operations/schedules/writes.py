@@ -25,7 +25,7 @@ from timewright.operations.access.secret_checks import check_secret_use, reject_
 from timewright.operations.calendars.calendars import check_schedule_zones
 from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.health.start_warnings import function_warnings, run_warnings
-from timewright.operations.lookup import find_editable_schedule
+from timewright.operations.lookup import check_own_namespace, find_editable_schedule
 from timewright.operations.queues.policies import register_queues
 from timewright.operations.registry import ObjectName, WriteRequest, operations
 from timewright.operations.schedules.agent_rules import (
@@ -197,14 +197,7 @@ def check_schedule(context: OperationContext, schedule: Schedule, *, before: Sch
             check_secret_use(context, target, before=earlier)
             if context.check_target is not None:
                 context.check_target(target, args_later=isinstance(schedule.trigger, Manual))
-    if schedule.namespace != context.namespace:
-        raise InvalidInput(
-            f"namespace {schedule.namespace!r} is not the namespace of this request",
-            field="namespace",
-            value=schedule.namespace,
-            rule="a request writes to its own namespace",
-            fix="leave it out",
-        )
+    check_own_namespace(context.namespace, schedule.namespace)
     if isinstance(schedule.target, Handoff) and schedule.queue is None and schedule.expect is None:
         raise InvalidInput(
             "a handoff target needs a queue",

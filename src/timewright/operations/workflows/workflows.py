@@ -14,7 +14,7 @@ from timewright.core.input.shorthand import expand_target
 from timewright.core.target import AnyTarget, Handoff, Workflow
 from timewright.core.workflow import Step, WorkflowSpec
 from timewright.core.workflow.checks import decode_workflow
-from timewright.errors import Conflict, InvalidInput, InvalidWorkflow, TimewrightError
+from timewright.errors import Conflict, InvalidWorkflow, TimewrightError
 from timewright.ledger.workflow_runs.records import (
     VERSION,
     WORKFLOW,
@@ -29,6 +29,7 @@ from timewright.ledger.workflow_runs.records import (
 from timewright.operations.access.permissions import needs_approval
 from timewright.operations.access.secret_checks import check_secret_use, reject_plain_secrets
 from timewright.operations.context import OperationContext
+from timewright.operations.lookup import check_own_namespace
 from timewright.operations.pagination import paginate_rows
 from timewright.operations.queues.policies import register_queue
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
@@ -223,14 +224,8 @@ def _parse(context: OperationContext, draft: dict[str, Any]) -> WorkflowSpec:
     if isinstance(executor, str | dict) and executor:
         draft = {**draft, "executor": expand_target(executor, "executor")}
     spec = decode_workflow(draft)
-    if "namespace" in draft and spec.namespace != context.namespace:
-        raise InvalidInput(
-            f"namespace {spec.namespace!r} is not the namespace of this request",
-            field="namespace",
-            value=spec.namespace,
-            rule="a request writes to its own namespace",
-            fix="leave it out",
-        )
+    if "namespace" in draft:
+        check_own_namespace(context.namespace, spec.namespace)
     defaults = context.settings.defaults
     spec = replace(
         spec,
