@@ -36,7 +36,7 @@ from timewright.ledger.settle import cancel
 from timewright.operations.access.secret_checks import secret_names
 from timewright.operations.context import OperationContext
 from timewright.operations.health.start_warnings import guarded_address
-from timewright.operations.lookup import not_found
+from timewright.operations.lookup import find_object, not_found
 from timewright.operations.pagination import paginate_rows
 from timewright.operations.queues.policies import register_queue
 from timewright.operations.registry import ListRequest, ObjectName, WriteRequest, operations
@@ -154,9 +154,9 @@ def test_channel(context: OperationContext, tx: Transaction, request: ChannelAct
         sentence=f"this is a test of the channel {request.channel}, sent by {context.by.name}",
         remedy="nothing to do",
     )
+    find_channel(tx, context.namespace, request.channel)
     run = deliver_to(tx, context.namespace, request.channel, message, now=now)
-    if run is None:
-        raise _missing(context, request.channel)
+    assert run is not None
     context.audit(tx, "channel.test", request.channel, after=format_instant(now))
     return ChannelTest(channel=request.channel, run=run.id)
 
@@ -165,8 +165,8 @@ def test_channel(context: OperationContext, tx: Transaction, request: ChannelAct
 def delete_channel(context: OperationContext, tx: Transaction, request: ChannelAction) -> DeletedChannel:
     """Delete a channel; messages that wait are cancelled."""
     now, by = context.now(), context.by
-    if not tx.delete_object(CHANNEL, namespace=context.namespace, name=request.channel):
-        raise _missing(context, request.channel)
+    find_object(tx, CHANNEL, context.namespace, request.channel)
+    tx.delete_object(CHANNEL, namespace=context.namespace, name=request.channel)
     context.audit(tx, "channel.delete", request.channel, after=format_instant(now))
     waiting = list(_waiting(tx, context.namespace, request.channel))
     for run in waiting:
@@ -239,16 +239,10 @@ def _waiting(tx: Transaction, namespace: str, name: str) -> tuple[Any, ...]:
     return tx.find_runs(which).rows
 
 
-def find_channel(context: OperationContext, name: str) -> Channel:
-    """The channel of a name in the namespace of the caller, or NotFound."""
-    found = context.store.read(lambda tx: tx.read_channels())
-    for one in found:
-        if (one.namespace, one.name) == (context.namespace, name) and one.channel is not None:
-            return one.channel
-    raise _missing(context, name)
-
-
-def _missing(context: OperationContext, name: str) -> Exception:
-    stored = context.store.read(lambda tx: tx.read_channels())
-    names = [one.name for one in stored if one.namespace == context.namespace]
-    return not_found("channel", name, names, list_command="channel list", field="channel")
+def find_channel(tx: Transaction, namespace: str, name: str) -> Channel:
+    """Return the channel of a name; one that is missing or cannot be read raises NotFound."""
+    stored = {one.name: one.channel for one in tx.read_channels() if one.namespace == namespace}
+    found = stored.get(name)
+    if found is None:
+        raise not_found("channel", name, stored, list_command="channel list")
+    return found

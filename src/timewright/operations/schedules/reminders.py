@@ -122,7 +122,7 @@ def set_reminder(context: OperationContext, request: SetReminder) -> Reminder:
     """Set a reminder; when it is due, a run has its text as the result."""
     now = context.now()
     if request.channel:
-        find_channel(context, request.channel)
+        context.store.read(lambda tx: find_channel(tx, context.namespace, request.channel))
     name = request.name or context.store.read(lambda tx: _free_name(tx, context.namespace, request.text))
     draft = {
         "name": name,
