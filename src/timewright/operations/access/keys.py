@@ -20,7 +20,7 @@ from timewright.core.zones import check_zone
 from timewright.errors import Conflict, Forbidden, InvalidInput, NotAllowed, Unauthorized
 from timewright.operations.access.authentication import authenticate, require_auth_cache
 from timewright.operations.access.callers import ALL_SCOPES, ROLES, Role, Scope
-from timewright.operations.context import OperationContext
+from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.lookup import not_found
 from timewright.operations.pagination import paginate_rows
 from timewright.operations.registry import (
@@ -356,7 +356,10 @@ def ensure_local_key(context: OperationContext, path: Path) -> str:
     token = read_private(path)
     if token and _is_valid(context, token):
         return token
-    token = _create(context, where=f"{platform.node()}:{path.resolve()}"[:1000], now=context.now())
+    where = f"{platform.node()}:{path.resolve()}"[:1000]
+    token = in_transaction(
+        context, lambda nested: nested.store.write(lambda tx: _create_local_key(nested, tx, where=where))
+    )
     write_private(path, token, replace=True)
     return token
 
@@ -373,8 +376,13 @@ def _is_valid(context: OperationContext, token: str) -> bool:
         return False
 
 
-def _create(context: OperationContext, *, where: str, now: datetime) -> str:
+def _create_local_key(context: OperationContext, tx: Transaction, *, where: str) -> str:
     """Create an admin key without expiry; revoke the one whose file was lost."""
+    now = context.now()
+    for old in read_keys(tx):
+        # Another machine on the same database has its own file and key.
+        if old.local and old.token_file == where and old.revoked_at is None:
+            _update(tx, replace(old, revoked_at=now), now=now)
     draft = Key(
         prefix="",
         name=LOCAL_KEY_NAME,
@@ -387,14 +395,6 @@ def _create(context: OperationContext, *, where: str, now: datetime) -> str:
         created_at=now,
         created_by=context.by.name,
     )
-
-    def work(tx: Transaction) -> str:
-        for old in read_keys(tx):
-            # Another machine on the same database has its own file and key.
-            if old.local and old.token_file == where and old.revoked_at is None:
-                _update(tx, replace(old, revoked_at=now), now=now)
-        made = _issue(tx, context, draft, now=now)
-        context.with_reason("first start, or the key file was lost").audit(tx, "key.create", made.key.id)
-        return made.token
-
-    return context.store.write(work)
+    made = _issue(tx, context, draft, now=now)
+    context.with_reason("first start, or the key file was lost").audit(tx, "key.create", made.key.id)
+    return made.token
