@@ -39,6 +39,7 @@ MAX_SHOWN_PAYLOAD_CHARS = 500
 # The order of entries: leased, ready or held, ready later, parked.
 _RANKS = {RunState.LEASED: 0, RunState.PARKED: 3}
 _WAITING_RANK = 1
+_UNFINISHED = (RunState.READY, RunState.HELD, RunState.LEASED)
 # More than ageing subtracts from a priority in a century, so that positions have no sign.
 _AGED_PRIORITIES = 10**12
 
@@ -168,7 +169,8 @@ def add_entries(context: OperationContext, tx: Transaction, request: AddEntries)
     payloads = _payloads(request)
     if request.not_before is not None:
         check_storable(request.not_before, field="not_before")
-    known = _find_by_client_key(tx, context, request, queue) or _find_unique(tx, context, request, queue)
+    key_name = _key_name(context, request, queue)
+    known = _find_known(tx, request, key_name)
     if known is not None and not (request.unique and request.on_conflict == "replace"):
         return AddedEntries(queue=queue, entries=(summarize_run(known, schedule=""),), known=True)
     if known is not None and known.state is RunState.READY:
@@ -188,8 +190,8 @@ def add_entries(context: OperationContext, tx: Transaction, request: AddEntries)
         limits=request.limits,
     )
     context.notify(result.facts)
-    for key in _key_metas(context, request, queue):
-        tx.put_meta(key, result.runs[0].id)
+    if key_name:
+        tx.put_meta(key_name, result.runs[0].id)
     return AddedEntries(queue=queue, entries=tuple(summarize_run(run, schedule="") for run in result.runs))
 
 
@@ -307,23 +309,23 @@ def _payloads(request: AddEntries) -> tuple[Any, ...]:
     return request.payloads or (request.payload,)
 
 
-def _key_metas(context: OperationContext, request: AddEntries, queue: str) -> list[str]:
-    """The name under which the store keeps the entry of the request's key, if it has one."""
-    keys = {"client": request.client_key, "unique": request.unique}
-    return [f"{kind}:queue:{context.namespace}/{queue}:{key}" for kind, key in keys.items() if key]
+def _key_name(context: OperationContext, request: AddEntries, queue: str) -> str:
+    """The name under which the store keeps the entry of the request's key; empty without a key."""
+    kind, key = ("client", request.client_key) if request.client_key else ("unique", request.unique)
+    return f"{kind}:queue:{context.namespace}/{queue}:{key}" if key else ""
 
 
-def _find_by_client_key(
-    tx: Transaction, context: OperationContext, request: AddEntries, queue: str
-) -> Run | None:
-    """Return the entry that has this client key, if any; another payload is a conflict."""
-    if not request.client_key:
+def _find_known(tx: Transaction, request: AddEntries, key_name: str) -> Run | None:
+    """Return the entry of the request's key: of a client key any, of a unique key only an unfinished one."""
+    if not key_name:
         return None
-    (key,) = _key_metas(context, request, queue)
-    run = _find_by_key(tx, key)
-    if run is None:
+    # Of two requests with one key at the same time, the second waits here and then finds the entry.
+    tx.lock(key_name)
+    run_id = tx.get_meta(key_name)
+    run = tx.get_runs([run_id], lock=True).get(run_id) if run_id else None
+    if run is None or (request.unique and run.state not in _UNFINISHED):
         return None
-    if run.payload != _payloads(request)[0]:
+    if request.client_key and run.payload != _payloads(request)[0]:
         raise Conflict(
             f"client key {request.client_key!r} was used for an entry with another payload",
             field="client_key",
@@ -332,22 +334,6 @@ def _find_by_client_key(
             fix="use another client key",
         )
     return run
-
-
-def _find_unique(tx: Transaction, context: OperationContext, request: AddEntries, queue: str) -> Run | None:
-    """Return the newest unfinished entry of this key, if any."""
-    if not request.unique:
-        return None
-    (key,) = _key_metas(context, request, queue)
-    run = _find_by_key(tx, key)
-    return run if run is not None and run.state in (RunState.READY, RunState.HELD, RunState.LEASED) else None
-
-
-def _find_by_key(tx: Transaction, key: str) -> Run | None:
-    # Of two requests with one key at the same time, the second waits here and then finds the entry.
-    tx.lock(key)
-    run_id = tx.get_meta(key)
-    return tx.get_runs([run_id], lock=True).get(run_id) if run_id else None
 
 
 def _read_summary(tx: Transaction, namespace: str, queue: str, *, now: datetime) -> QueueSummary:
