@@ -27,13 +27,7 @@ from timewright.ledger.replan import clear_hints, hint
 from timewright.ledger.schedule_progress import HintRequest, check_adaptive
 from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_editable_schedule, find_schedule
-from timewright.operations.registry import (
-    GetSchedule,
-    ObjectName,
-    ScheduleAction,
-    WriteRequest,
-    operations,
-)
+from timewright.operations.registry import GetSchedule, ObjectName, ScheduleAction, WriteRequest, operations
 from timewright.operations.schedules.agent_rules import check_hint_interval
 from timewright.ports import ScheduleRecord, Transaction
 

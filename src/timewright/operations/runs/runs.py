@@ -36,12 +36,7 @@ from timewright.operations.registry import (
     operations,
 )
 from timewright.operations.schedules.queries import has_metadata
-from timewright.operations.views import (
-    RunDetail,
-    RunSummary,
-    build_run_detail,
-    summarize_runs,
-)
+from timewright.operations.views import RunDetail, RunSummary, build_run_detail, summarize_runs
 from timewright.ports import ExternalId, Page, RunFilter, Store, Transaction, Unreadable
 from timewright.ports.rows import RunsWithExternalId
 
