@@ -1,4 +1,4 @@
-"""What waits: steps for an answer or an event, and the versions that agents wrote for approval."""
+"""Steps of workflows that wait: for an answer of a person, or for an event."""
 
 from __future__ import annotations
 
@@ -10,17 +10,13 @@ from msgspec.structs import replace
 
 from timewright.access.credentials import new_answer_slug, read_answer_slug
 from timewright.core.run.run import Run, Succeeded
-from timewright.core.workflow import FormField, WorkflowSpec, check_answer, matches_event
+from timewright.core.workflow import FormField, check_answer, matches_event
 from timewright.errors import Forbidden, NotAllowed
 from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import settle_results
 from timewright.ledger.workflow_runs.records import (
     HELD_BY_WAIT,
     HELD_BY_WORKFLOW,
-    WORKFLOW,
-    HeldVersion,
-    WorkflowHeader,
-    read_header,
 )
 from timewright.ledger.workflow_runs.waits import (
     WaitingStep,
@@ -35,13 +31,6 @@ from timewright.operations.context import OperationContext
 from timewright.operations.lookup import find_run
 from timewright.operations.registry import WAITING_RUN, ObjectName, WriteRequest, operations
 from timewright.operations.views import RunDetail, RunSummary, build_run_detail, summarize_run
-from timewright.operations.workflows.workflow_schedules import (
-    deploy_schedules,
-    header_row,
-    require_version,
-    require_workflow,
-)
-from timewright.operations.workflows.workflows import DeployedWorkflow, Version, describe_deployment
 from timewright.ports import Transaction
 
 
@@ -215,104 +204,3 @@ def _settle(context: OperationContext, runs: list[Run], result: Any, *, now: dat
             fix=f"run get {settled.stale[0]} shows its result",
         )
     context.notify(settled.facts)
-
-
-class DecideVersion(WriteRequest, frozen=True, kw_only=True):
-    """Which workflow, and which version; the default is the newest one that waits. And the reason."""
-
-    workflow: ObjectName
-    version: Version | None = None
-
-
-class PendingVersion(Struct, frozen=True, kw_only=True):
-    """A workflow version that waits for approval: its author and the whole definition."""
-
-    workflow: str
-    version: int
-    author: str
-    at: datetime
-    spec: WorkflowSpec
-
-
-@operations.write("workflow approve", scope="write", examples=({"workflow": "draft-load", "version": 1},))
-def approve_version(context: OperationContext, tx: Transaction, request: DecideVersion) -> DeployedWorkflow:
-    """Approve a version that an agent wrote, so that it runs, and deploy its schedules; agents cannot."""
-    now = context.now()
-    head, held = _find_pending(tx, context, request)
-    spec = require_version(tx, context.namespace, request.workflow, held.version)
-    approved = replace(head, held=tuple(one for one in head.held if one is not held))
-    if approved.runnable == held.version:
-        schedules = deploy_schedules(context, spec, owned=head.schedules, now=now)
-        approved = replace(approved, schedules=schedules)
-    _save(tx, context, request, approved, held, action="workflow.approve")
-    return describe_deployment("updated", spec, approved)
-
-
-@operations.write(
-    "workflow reject", scope="write", examples=({"workflow": "draft-load", "reason": "not needed"},)
-)
-def reject_version(context: OperationContext, tx: Transaction, request: DecideVersion) -> DeployedWorkflow:
-    """Reject a version that an agent wrote: it stays and never runs; agents cannot."""
-    head, held = _find_pending(tx, context, request)
-    spec = require_version(tx, context.namespace, request.workflow, held.version)
-    rejected = replace(held, state="rejected", reason=request.reason)
-    after = replace(head, held=tuple(rejected if one is held else one for one in head.held))
-    _save(tx, context, request, after, held, action="workflow.reject")
-    return describe_deployment("unchanged", spec, after)
-
-
-def pending_versions(tx: Transaction, namespace: str) -> list[PendingVersion]:
-    """The workflow versions of a namespace that wait for approval, by workflow."""
-    heads = [(row.name, read_header(row)) for row in tx.get_objects(WORKFLOW, namespace=namespace)]
-    return [
-        PendingVersion(
-            workflow=name,
-            version=held.version,
-            author=held.author,
-            at=held.at,
-            spec=require_version(tx, namespace, name, held.version),
-        )
-        for name, head in heads
-        for held in head.held
-        if held.state == "pending_approval" and not head.deleted
-    ]
-
-
-def _find_pending(
-    tx: Transaction, context: OperationContext, request: DecideVersion
-) -> tuple[WorkflowHeader, HeldVersion]:
-    if is_agent(context):
-        raise Forbidden(
-            "agents cannot approve or reject workflows",
-            field="workflow",
-            value=request.workflow,
-            rule="a person reviews what agents wrote",
-            fix=f"ask a person: workflow approve {request.workflow}",
-        )
-    head = require_workflow(tx, context.namespace, request.workflow)
-    waiting = [one for one in head.held if one.state == "pending_approval"]
-    for held in reversed(waiting):
-        if request.version in (None, held.version):
-            return head, held
-    raise NotAllowed(
-        f"no such version of workflow {request.workflow} waits for approval",
-        field="version",
-        value=request.version,
-        rule=f"one of: {', '.join(str(one.version) for one in waiting) or 'none waits'}",
-        fix="approval list shows what waits",
-    )
-
-
-def _save(
-    tx: Transaction,
-    context: OperationContext,
-    request: DecideVersion,
-    head: WorkflowHeader,
-    held: HeldVersion,
-    *,
-    action: str,
-) -> None:
-    now = context.now()
-    tx.put_objects([header_row(context.namespace, request.workflow, head, now=now)])
-    after = f"version {held.version} of {held.author}"
-    context.audit(tx, action, request.workflow, after=after)
