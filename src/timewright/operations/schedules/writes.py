@@ -263,8 +263,15 @@ def checked_replacement(
 ) -> Schedule:
     """Return a schedule with a new definition that may be written, or as it is if nothing changes."""
     old = record.schedule
+    zone = zone_of(old.trigger)
+    # Built as of the creation of the old one, with its zone: so the same definition has the same anchor and
+    # compares equal, also where the default zone differs.
+    build = partial(build_schedule, context, draft, schedule_id=old.id, now=old.created_at, before=old)
+    wanted = build(zone=zone)
+    if zone is not None and wanted.trigger != old.trigger:
+        wanted = build()
     wanted = replace(
-        build_replacement(context, draft, old),
+        wanted,
         revision=old.revision,
         created_at=old.created_at,
         created_by=old.created_by,
@@ -279,17 +286,6 @@ def checked_replacement(
         given = canonical_fields(draft, Schedule)
         check_new_schedule(wanted, now=now, catch_up_given="catch_up" in given)
     return wanted
-
-
-def build_replacement(context: OperationContext, draft: Mapping[str, Any], old: Schedule) -> Schedule:
-    """Build the new definition as of the creation of the old one; an unchanged trigger keeps its zone.
-
-    So the same definition has the same anchor and compares equal, also where the default zone differs.
-    """
-    build = partial(build_schedule, context, draft, schedule_id=old.id, now=old.created_at, before=old)
-    zone = zone_of(old.trigger)
-    wanted = build(zone=zone)
-    return wanted if zone is None or wanted.trigger == old.trigger else build()
 
 
 def _revise_by_hand(
