@@ -311,12 +311,6 @@ def summarize_run(
     return RunSummary(schedule=schedule, first_started_at=started, workflow=label, **fields)
 
 
-def summarize_by_name(tx: Transaction, runs: Sequence[Run]) -> tuple[RunSummary, ...]:
-    """Return runs with the names of their schedules; only those of a list also have their first starts."""
-    names = schedule_names_of(tx, runs)
-    return tuple(summarize_run(run, schedule=names.get(run.schedule_id, "")) for run in runs)
-
-
 def summarize_runs(tx: Transaction, runs: Sequence[Run]) -> tuple[RunSummary, ...]:
     """Return runs as a list shows them, with the names of their schedules and their first starts."""
     names, starts = schedule_names_of(tx, runs), first_starts_of(tx, runs)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from tests.operations.harness import NOON, OperationsHarness
 from timewright.core.facts import LeaseLost, RunAdmitted, RunLeased
+from timewright.core.moments import format_instant
 from timewright.errors import Conflict, InvalidInput, NotAllowed, NotFound, Stale
 from timewright.ledger.queues.policies import parse_policy_file
 from timewright.ledger.settle import settle_results
@@ -480,3 +481,17 @@ def test_a_result_whose_run_is_pruned_at_once_is_answered_with_not_found(
     monkeypatch.setattr(lease_results, "settle_results", settle_and_prune)
     with pytest.raises(NotFound):
         line.ask("queue complete", run=run, fence=1)
+
+
+def test_every_answer_about_an_entry_has_its_first_start(harness: OperationsHarness) -> None:
+    harness.ask("queue add", queue="letters", payload=1)
+    first = harness.ask("queue lease", queue="letters")["leases"][0]
+    started = harness.now
+    harness.ask("queue release", run=first["run"], fence=first["fence"])
+    harness.sleep(minutes=5)
+    again = harness.ask("queue lease", queue="letters")["leases"][0]
+    (shown,) = harness.ask("queue show", queue="letters")["entries"]
+    ended = harness.ask("queue complete", run=again["run"], fence=again["fence"])["run"]
+    known = harness.ask("run get", run=again["run"])["run"]
+    found = [one["first_started_at"] for one in (shown, ended, known)]
+    assert found == [format_instant(started)] * 3

@@ -31,7 +31,7 @@ from timewright.operations.registry import (
     WriteRequest,
     operations,
 )
-from timewright.operations.views import RunSummary, summarize_by_name
+from timewright.operations.views import RunSummary, summarize_runs
 from timewright.ports import Renewal, Transaction
 from timewright.ports.attempt_output import MAX_CHECKPOINT_BYTES, MAX_NOTE_CHARS, RunProgress
 from timewright.ports.rows import LeasedRuns
@@ -313,5 +313,5 @@ def _stale_error(run_id: str, fence: int) -> Stale:
 
 def _reported(context: OperationContext, run_id: str) -> ReportedRun:
     # The run may have been pruned since its report.
-    (run,) = context.store.read(lambda tx: summarize_by_name(tx, [find_run(tx, context.namespace, run_id)]))
+    (run,) = context.store.read(lambda tx: summarize_runs(tx, [find_run(tx, context.namespace, run_id)]))
     return ReportedRun(run=run)

@@ -21,7 +21,7 @@ from timewright.operations.context import OperationContext
 from timewright.operations.lookup import not_found
 from timewright.operations.queues.policies import list_queue_names
 from timewright.operations.registry import ObjectName, WriteRequest, answer_from, operations
-from timewright.operations.views import RunSummary, summarize_by_name
+from timewright.operations.views import RunSummary, summarize_runs
 from timewright.ports import RunFilter, Transaction
 from timewright.ports.rows import QueuedRuns
 
@@ -149,7 +149,7 @@ def reclaim_leases(context: OperationContext, request: ReclaimLeases) -> Reclaim
     def work(tx: Transaction) -> ReclaimedRuns:
         runs = [run for run in tx.get_runs(lost).values() if run.namespace == context.namespace]
         shown = [run for run in runs if request.queue in ("", run.queue)]
-        return ReclaimedRuns(runs=summarize_by_name(tx, shown))
+        return ReclaimedRuns(runs=summarize_runs(tx, shown))
 
     return context.store.read(work)
 
@@ -212,7 +212,7 @@ def _drain_result(tx: Transaction, namespace: str, queue: str, done: list[str]) 
     runs = tx.get_runs(done)
     remaining = tx.select_runs(QueuedRuns(namespace, queue, limit=MAX_PLANNED_RUNS))
     waiting = [run for run in remaining if run.state is RunState.READY]
-    drained = summarize_by_name(tx, [runs[run_id] for run_id in done])
+    drained = summarize_runs(tx, [runs[run_id] for run_id in done])
     return DrainResult(drained=drained, remaining=len(waiting))
 
 

@@ -30,7 +30,7 @@ from timewright.operations.queues.leases import QueueActivity, read_activity, re
 from timewright.operations.queues.policies import list_queue_names, register_queue
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
 from timewright.operations.text_safety import shorten_data
-from timewright.operations.views import RunSummary, summarize_by_name, summarize_run
+from timewright.operations.views import RunSummary, summarize_run, summarize_runs
 from timewright.ports import RunFilter, Transaction
 from timewright.ports.rows import QueuedRuns
 
@@ -363,7 +363,7 @@ def _summarize(
 def _summarize_entries(tx: Transaction, runs: Sequence[Run]) -> tuple[EntrySummary, ...]:
     return tuple(
         EntrySummary(**asdict(shown), payload=shorten_data(run.payload, max_chars=MAX_SHOWN_PAYLOAD_CHARS))
-        for run, shown in zip(runs, summarize_by_name(tx, runs), strict=True)
+        for run, shown in zip(runs, summarize_runs(tx, runs), strict=True)
     )
 
 
