@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -43,6 +45,10 @@ class FinishedTasks:
             assert self._told.acquire(timeout=60)
 
 
+class _Result(str):
+    """A text that can be watched."""
+
+
 async def word() -> str:
     return "done"
 
@@ -65,6 +71,23 @@ def test_a_task_cancelled_before_its_first_step_finishes_once(loop: LoopThread) 
         loop.submit(for_ever(), finished_tasks.add).cancel()
     finished_tasks.wait(200)
     assert [how for how, _ in finished_tasks.seen] == ["cancelled"] * 200
+
+
+def test_a_finished_task_is_forgotten(loop: LoopThread) -> None:
+    finished_tasks, results = FinishedTasks(), list[weakref.ref[_Result]]()
+
+    async def work() -> str:
+        made = _Result("done")
+        results.append(weakref.ref(made))
+        return made
+
+    for _ in range(20):
+        loop.submit(work(), finished_tasks.add)
+    finished_tasks.wait(20)
+    finished_tasks.seen.clear()
+    loop.call(word(), timeout=60 * SECOND)
+    gc.collect()
+    assert [result() for result in results] == [None] * 20
 
 
 def test_cancelling_a_finished_task_does_nothing(loop: LoopThread) -> None:

@@ -49,7 +49,7 @@ class LoopTask(Generic[T]):
         self._task.add_done_callback(self._finish)
 
     def _finish(self, task: asyncio.Task[T]) -> None:
-
+        self._tasks.discard(task)
         self._on_finished(task)
 
     def _cancel(self) -> None:
@@ -101,7 +101,7 @@ class LoopThread:
                 work.close()
                 raise
             task = LoopTask(loop, on_finished, self._tasks)
-            if _is_running_here(loop):
+            if is_running_here(loop):
                 task.start(work)  # already on the loop's thread
             else:
                 loop.call_soon_threadsafe(task.start, work)
@@ -206,7 +206,7 @@ class BorrowedLoop(LoopThread):
         return super()._running_loop()
 
 
-def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
+def is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
     """Whether the caller runs on the loop's thread."""
     try:
         return asyncio.get_running_loop() is loop
