@@ -10,6 +10,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
+from timewright.core.moments import ZERO
 from timewright.core.run.run import Cancelled, Outcome
 from timewright.errors import NotAllowed
 
@@ -117,7 +118,7 @@ class LoopThread:
             task.cancel()
             raise
 
-    def close(self, *, grace: timedelta) -> None:
+    def close(self, *, grace: timedelta = ZERO) -> None:
         """Wait up to `grace` for running tasks, cancel the rest, and end the thread.
 
         Close the targets that use the loop first. A task that ignores its cancellation is abandoned.
@@ -191,7 +192,7 @@ class BorrowedLoop(LoopThread):
     def start(self) -> None:
         """Do nothing: an own loop is started only when the borrowed one has ended."""
 
-    def close(self, *, grace: timedelta) -> None:
+    def close(self, *, grace: timedelta = ZERO) -> None:
         """Cancel our tasks on the borrowed loop, which keeps running, and close the own loop, if any."""
         with self._lock:
             left = [task for task in self._tasks if task.get_loop() is self._borrowed]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 import traceback
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from os import fspath
 from types import AsyncGeneratorType, GeneratorType, TracebackType
 from typing import TYPE_CHECKING, Any, cast
@@ -16,7 +18,6 @@ from msgspec import Struct
 from timewright.core.moments import as_instant, format_instant
 from timewright.core.run.run import Cancelled, Failed, Lost, Outcome, Released, Succeeded, TimedOut
 from timewright.targets.context import OUTCOME_LABELS, Context, NotBefore, OutcomeLabel
-from timewright.targets.io_thread import report_exception
 
 if TYPE_CHECKING:
     from timewright.targets.artifacts.store import AttemptArtifacts
@@ -310,6 +311,15 @@ def _trace(error: BaseException) -> str:
     return to_storable_text("".join(lines)[-MAX_TRACEBACK_CHARS:], limit=MAX_TRACEBACK_CHARS)
 
 
+def run_safely(callback: Callable[[], object]) -> None:
+    """Run the callback. An exception goes to `threading.excepthook` and does not end the thread."""
+    try:
+        callback()
+    except BaseException:  # noqa: BLE001 - boundary: one bad callback must not end a shared thread
+        with suppress(BaseException):  # a user's hook may raise too
+            threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
+
+
 class FirstResult:
     """Calls `done` with the first outcome. Returns whether this call was the first; never raises."""
 
@@ -325,10 +335,7 @@ class FirstResult:
         if not self._first.acquire(blocking=False):
             return False
         self.is_set = True
-        try:
-            self._done(outcome)
-        except BaseException:  # noqa: BLE001 - boundary: an error in `done` is not a failure of the work
-            report_exception()
+        run_safely(lambda: self._done(outcome))  # an error in `done` is not a failure of the work
         return True
 
 

@@ -18,7 +18,8 @@ from time import monotonic
 from typing import Protocol
 
 from timewright.errors import OverQuota
-from timewright.targets.io_thread import IoThread, run_safely
+from timewright.targets.io_thread import IoThread
+from timewright.targets.outcomes import run_safely
 
 # If a thread took an item within the last 1 ms, the queue is moving: a woken thread rechecks every 0.3 ms.
 QUEUE_MOVING_S = 0.001

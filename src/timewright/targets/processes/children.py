@@ -48,11 +48,8 @@ class ChildProcesses:
     know; there a tree is recognised by parent, session, group and the mark in its environment.
     """
 
-    def __init__(
-        self, *, io_thread: IoThread | None = None, own_process: bool = False, proc: Path = Path("/proc")
-    ) -> None:
-        self._owns_io_thread = io_thread is None
-        self.io_thread = io_thread or IoThread()
+    def __init__(self, *, own_process: bool = False, proc: Path = Path("/proc")) -> None:
+        self.io_thread = IoThread()
         self._own_process = own_process
         self._proc = proc
         self._children: set[ChildProcess] = set()
@@ -100,7 +97,7 @@ class ChildProcesses:
                 return
 
     def close(self, *, grace: float) -> None:
-        """End all children, wait until they are gone, and close the I/O thread if it is ours."""
+        """End all children, wait until they are gone, and close the I/O thread."""
         ended = threading.Event()
 
         def finish() -> None:
@@ -121,8 +118,7 @@ class ChildProcesses:
                     _SUBREAPER_BEFORE[0] = before  # the last one to close restores the original state
                 else:
                     set_subreaper(before)
-        if self._owns_io_thread:
-            self.io_thread.close()
+        self.io_thread.close()
 
     def _when_empty(self, action: Callable[[], None]) -> None:
         if self._children:
