@@ -19,11 +19,11 @@ from timewright.core.run.run import Artifact, StateChange
 from timewright.errors import InvalidInput
 from timewright.ports.attempt_output import WorkReport
 from timewright.targets.reports import RUN_LOGGER, Reports, RunLogger
-from timewright.targets.secret_references import RunTokens
 
 if TYPE_CHECKING:
     from timewright.ports import Launch
     from timewright.targets.artifacts.store import AttemptArtifacts
+    from timewright.targets.secret_references import RunTokens
 
 OutcomeLabel = Literal["useful", "noop", "skipped"]
 
@@ -127,6 +127,11 @@ _NAMES = tuple(name for name in RunInfo.__struct_fields__ if name != "token")
 _values = attrgetter(*_NAMES)
 
 
+def _fact(name: str, doc: str) -> Any:
+    """A read-only attribute of the context: the fact of its run with this name."""
+    return property(attrgetter(f"_facts.{name}"), doc=doc)
+
+
 class Context(Reports):
     """What a function can learn about its run: its facts, whether it was cancelled, how much time is left.
 
@@ -135,143 +140,50 @@ class Context(Reports):
 
     __slots__ = ("_artifacts", "_cancelled", "_deadline", "_facts", "_run_tokens", "_state")
 
+    run_id: str = _fact("run_id", "The id of the run.")
+    namespace: str = _fact("namespace", "The namespace of the run.")
+    schedule_id: str = _fact("schedule_id", "The id of the schedule; empty for a run without one.")
+    schedule_name: str = _fact("schedule_name", "The name of the schedule.")
+    key: str = _fact("key", "The idempotency key: unique to the occurrence, the same for all its attempts.")
+    fence: int = _fact("fence", "The fencing token: larger than that of every earlier lease of the run.")
+    attempt: int = _fact("attempt", "The number of this attempt, starting at 1.")
+    planned_at: datetime = _fact("planned_at", "The planned instant of the occurrence.")
+    fire_at: datetime = _fact("fire_at", "The earliest instant at which the run could start.")
+    previous_at: datetime | None = _fact("previous_at", "The previous planned instant.")
+    next_at: datetime | None = _fact("next_at", "The next planned instant.")
+    zone: str = _fact("zone", "The time zone of the trigger.")
+    missed: int = _fact("missed", "How many occurrences were missed before this one.")
+    fired_by: tuple[int, ...] = _fact(
+        "fired_by", "The indexes of the parts of a composed trigger that fired."
+    )
+    source: str = _fact("source", "What planned the run.")
+    time_limit: timedelta | None = _fact("time_limit", "The time limit of the attempt; None without one.")
+    payload: Any = _fact("payload", "The payload of the run.")
+    metadata: Mapping[str, Any] = _fact("metadata", "The metadata of the schedule.")
+    traceparent: str = _fact("traceparent", "The W3C trace context; empty without one.")
+
     def __init__(
         self,
         facts: RunInfo | Launch,
         *,
         cancelled: Cancellation,
-        deadline: float,
         on_report: Callable[[WorkReport], None] | None = None,
         run_tokens: RunTokens | None = None,
         artifacts: AttemptArtifacts | None = None,
     ) -> None:
-        self._artifacts = artifacts
-        self._run_tokens = run_tokens
+        """Create the context of a call that starts now; `on_report` gets every report of the function."""
         super().__init__(on_report)
         self._facts = facts
         self._cancelled = cancelled
-        self._deadline = deadline
+        self._run_tokens = run_tokens
+        self._artifacts = artifacts
         self._state: Any = _UNREAD
-
-    @classmethod
-    def begin(
-        cls,
-        facts: RunInfo | Launch,
-        *,
-        cancelled: Cancellation,
-        on_report: Callable[[WorkReport], None] | None = None,
-        run_tokens: RunTokens | None = None,
-        artifacts: AttemptArtifacts | None = None,
-    ) -> Context:
-        """Create the context of a call that starts now; `on_report` gets every report of the function."""
         limit = facts.time_limit.total_seconds() if facts.time_limit is not None else math.inf
-        return cls(
-            facts,
-            cancelled=cancelled,
-            deadline=_monotonic() + limit,
-            on_report=on_report,
-            run_tokens=run_tokens,
-            artifacts=artifacts,
-        )
+        self._deadline = _monotonic() + limit
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={getattr(self._facts, name)!r}" for name in _NAMES)
         return f"Context({fields}, cancelled={bool(self.cancelled)})"
-
-    @property
-    def run_id(self) -> str:
-        """The id of the run."""
-        return self._facts.run_id
-
-    @property
-    def namespace(self) -> str:
-        """The namespace of the run."""
-        return self._facts.namespace
-
-    @property
-    def schedule_id(self) -> str:
-        """The id of the schedule; empty for a run without one."""
-        return self._facts.schedule_id
-
-    @property
-    def schedule_name(self) -> str:
-        """The name of the schedule."""
-        return self._facts.schedule_name
-
-    @property
-    def key(self) -> str:
-        """The idempotency key: unique to the occurrence, the same for all its attempts."""
-        return self._facts.key
-
-    @property
-    def fence(self) -> int:
-        """The fencing token: larger than that of every earlier lease of the run."""
-        return self._facts.fence
-
-    @property
-    def attempt(self) -> int:
-        """The number of this attempt, starting at 1."""
-        return self._facts.attempt
-
-    @property
-    def planned_at(self) -> datetime:
-        """The planned instant of the occurrence."""
-        return self._facts.planned_at
-
-    @property
-    def fire_at(self) -> datetime:
-        """The earliest instant at which the run could start."""
-        return self._facts.fire_at
-
-    @property
-    def previous_at(self) -> datetime | None:
-        """The previous planned instant."""
-        return self._facts.previous_at
-
-    @property
-    def next_at(self) -> datetime | None:
-        """The next planned instant."""
-        return self._facts.next_at
-
-    @property
-    def zone(self) -> str:
-        """The time zone of the trigger."""
-        return self._facts.zone
-
-    @property
-    def missed(self) -> int:
-        """How many occurrences were missed before this one."""
-        return self._facts.missed
-
-    @property
-    def fired_by(self) -> tuple[int, ...]:
-        """The indexes of the parts of a composed trigger that fired."""
-        return self._facts.fired_by
-
-    @property
-    def source(self) -> str:
-        """What planned the run."""
-        return self._facts.source
-
-    @property
-    def time_limit(self) -> timedelta | None:
-        """The time limit of the attempt; None without one."""
-        return self._facts.time_limit
-
-    @property
-    def payload(self) -> Any:
-        """The payload of the run."""
-        return self._facts.payload
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """The metadata of the schedule."""
-        return self._facts.metadata
-
-    @property
-    def traceparent(self) -> str:
-        """The W3C trace context; empty without one."""
-        return self._facts.traceparent
 
     @property
     def previous(self) -> Mapping[str, Any] | None:

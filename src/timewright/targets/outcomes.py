@@ -214,7 +214,7 @@ def with_reports(
         if data != change.value:
             return failed("ctx.state is not JSON data, or is too large")
         outcome = msgspec.structs.replace(outcome, state=change)
-    cost = context.spent.cost
+    cost = context.spent
     return outcome if cost is None else msgspec.structs.replace(outcome, cost=cost)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -27,6 +27,9 @@ from timewright.core.moments import format_instant
 from timewright.errors import InvalidInput
 from timewright.ports.attempt_output import MAX_CHECKPOINT_BYTES, MAX_NOTE_CHARS, OutputExcerpt, WorkReport
 
+if TYPE_CHECKING:
+    from timewright.targets.secret_references import RevealedSecrets
+
 LogSink = Callable[[str], None]
 
 # Tasks and `asyncio.to_thread` inherit it; a thread that a function starts itself does not.
@@ -35,22 +38,13 @@ CURRENT_LOG: ContextVar[LogSink | None] = ContextVar("timewright-current-log", d
 _CONTINUATION_BYTES = range(0x80, 0xC0)  # never the first byte of a UTF-8 character
 
 
-class CostTotal:
-    """The cost that a function has reported so far."""
-
-    __slots__ = ("cost",)
-
-    def __init__(self) -> None:
-        self.cost: Cost | None = None
-
-
 class Reports:
     """The reports of one call; `on_report` gets each new one."""
 
-    __slots__ = ("_on_report", "_report", "_spent")
+    __slots__ = ("_on_report", "_report", "spent")
 
     def __init__(self, on_report: Callable[[WorkReport], None] | None) -> None:
-        self._spent = CostTotal()
+        self.spent: Cost | None = None
         self._report: WorkReport | None = None
         self._on_report = on_report
 
@@ -96,11 +90,6 @@ class Reports:
         if self._on_report is not None:
             self._on_report(report)
 
-    @property
-    def spent(self) -> CostTotal:
-        """The cost reported so far."""
-        return self._spent
-
     def cost(
         self, *, tokens: int | None = None, money: str | float | Decimal | None = None, currency: str = ""
     ) -> None:
@@ -126,7 +115,7 @@ class Reports:
                 fix="context.cost(money='0.02', currency='EUR')",
             )
         reported = Cost(tokens=parse_tokens(tokens), money=parse_money(money), currency=currency)
-        self.spent.cost = add_costs(self.spent.cost, reported)
+        self.spent = add_costs(self.spent, reported)
 
 
 def check_checkpoint(value: Any) -> Any:
@@ -253,22 +242,6 @@ def format_record(record: logging.LogRecord) -> str:
     return f"{at} {record.levelname} {name}{message}\n{trace}"
 
 
-class SecretRemover(Protocol):
-    """Removes secrets from bytes, whole ones and those truncated at an end."""
-
-    def redact(self, data: bytes) -> bytes:
-        """Replace whole secrets."""
-        ...
-
-    def drop_partial_end(self, data: bytes) -> bytes:
-        """Remove the beginning of a secret at the end."""
-        ...
-
-    def drop_partial_start(self, data: bytes) -> bytes:
-        """Remove the end of a secret at the start."""
-        ...
-
-
 class HeadTailBuffer:
     """Keeps half of its limit from the start and half from the end. One thread feeds it, any may read."""
 
@@ -299,7 +272,7 @@ class HeadTailBuffer:
         """How many bytes between head and tail were dropped."""
         return self.size - len(self._head) - min(len(self._tail), self._tail_limit)
 
-    def snapshot(self, remover: SecretRemover | None = None) -> OutputExcerpt:
+    def snapshot(self, remover: RevealedSecrets | None = None) -> OutputExcerpt:
         """The text so far. A partial character or secret at the end is held back until the rest arrives."""
         with self._lock:
             head, tail = bytes(self._head), bytes(self._tail[-self._tail_limit :])
@@ -325,7 +298,7 @@ class HeadTailBuffer:
         return f"{head}\n… {self.omitted_bytes} bytes left out …\n{tail[start:].decode('utf-8', 'replace')}"
 
 
-def _decode(data: bytes, hiding: SecretRemover | None) -> str:
+def _decode(data: bytes, hiding: RevealedSecrets | None) -> str:
     if hiding is not None:
         data = hiding.drop_partial_end(hiding.redact(data))
     return codecs.getincrementaldecoder("utf-8")("replace").decode(data).replace("\0", "\ufffd")

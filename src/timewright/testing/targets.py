@@ -226,7 +226,7 @@ class InlineCallTarget:
             return FINISHED_WORK
         limit = launch.time_limit or MAX_INLINE_WAIT
         cancellation = CountingCancellation(limit)
-        context = calls.Context.begin(launch, cancelled=cancellation)
+        context = calls.Context(launch, cancelled=cancellation)
         outcome = run_outside_event_loop(partial(call_function, registered, context, launch.target.args))
         done(timed_out(limit.total_seconds()) if cancellation else outcome)
         return InlineCall(context)

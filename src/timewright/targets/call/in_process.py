@@ -242,7 +242,7 @@ class InProcessCall:
         if not self._registered.signature.takes_context:
             return None
         tokens = self._calls.run_tokens
-        self._call_context = context = Context.begin(
+        self._call_context = context = Context(
             self._launch, cancelled=Cancellation(), run_tokens=tokens, artifacts=self._artifacts
         )
         if self._stop_outcome is not None:

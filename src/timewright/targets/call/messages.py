@@ -6,7 +6,7 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -14,7 +14,9 @@ from msgspec import Struct
 from timewright.core.run.run import Outcome
 from timewright.ports.attempt_output import WorkReport
 from timewright.targets.context import RunInfo
-from timewright.targets.io_thread import IoThread
+
+if TYPE_CHECKING:
+    from timewright.targets.io_thread import IoThread
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 _LENGTH = struct.Struct(">I")

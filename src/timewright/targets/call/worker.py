@@ -161,9 +161,7 @@ class JobRunner:
                 self._send_frame(JobReport(job.number, report))
 
         artifacts = AttemptArtifacts(self._artifacts, job.info)
-        context = Context.begin(
-            job.info, cancelled=self._cancelled, on_report=send_report, artifacts=artifacts
-        )
+        context = Context(job.info, cancelled=self._cancelled, on_report=send_report, artifacts=artifacts)
         return call_function(registered, context, job.args, artifacts=artifacts)
 
     def _find(self, job: WorkerJob) -> RegisteredFunction:

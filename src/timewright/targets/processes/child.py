@@ -8,7 +8,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -16,8 +16,10 @@ from msgspec import Struct
 from timewright.core.moments import format_instant
 from timewright.settings import EnvironmentRules
 from timewright.targets.context import RunInfo
-from timewright.targets.io_thread import Timer
 from timewright.targets.reports import HeadTailBuffer
+
+if TYPE_CHECKING:
+    from timewright.targets.io_thread import Timer
 
 MIN_CHECK_INTERVAL_S = 0.01
 KILL_SIGNALS = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
