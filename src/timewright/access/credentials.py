@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -59,20 +58,17 @@ class Key(Struct, frozen=True, kw_only=True):
 def find_key(tx: Transaction, prefix: str) -> Key | None:
     """Find a key by the public part of its token."""
     rows = tx.get_objects(KEY, namespace=GLOBAL_NAMESPACE, names=[prefix])
-    return _read(rows[0]) if rows else None
+    return rows[0].decode(Key) if rows else None
 
 
 def read_keys(tx: Transaction) -> list[Key]:
     """All keys, by prefix."""
-    return [_read(row) for row in tx.get_objects(KEY, namespace=GLOBAL_NAMESPACE)]
+    return [row.decode(Key) for row in tx.get_objects(KEY, namespace=GLOBAL_NAMESPACE)]
 
 
 def put_key(tx: Transaction, key: Key, *, replaces: int, now: datetime) -> None:
     """Write a key; raises Conflict if the revision is stale."""
-    body = msgspec.json.encode(key)
-    row = StoredObject(
-        kind=KEY, namespace=GLOBAL_NAMESPACE, name=key.prefix, revision=key.revision, body=body, at=now
-    )
+    row = StoredObject.of(KEY, key.prefix, key, namespace=GLOBAL_NAMESPACE, revision=key.revision, at=now)
     tx.put_objects([row], replaces={key.prefix: replaces})
 
 
@@ -84,15 +80,8 @@ def last_uses(tx: Transaction) -> dict[str, datetime]:
 def record_uses(tx: Transaction, uses: Mapping[str, datetime], *, kind: str = KEY_USE) -> None:
     """Record when keys, or objects of another kind, were last used."""
     tx.put_objects(
-        [
-            StoredObject(kind=kind, namespace=GLOBAL_NAMESPACE, name=name, body=b"{}", at=at)
-            for name, at in uses.items()
-        ]
+        [StoredObject.of(kind, name, {}, namespace=GLOBAL_NAMESPACE, at=at) for name, at in uses.items()]
     )
-
-
-def _read(row: StoredObject) -> Key:
-    return msgspec.json.decode(row.body, type=Key)
 
 
 def new_token(random: Callable[[int], bytes]) -> tuple[str, str]:
@@ -150,10 +139,8 @@ class BrowserSession(Struct, frozen=True, kw_only=True):
 
 def put_session(tx: Transaction, session: BrowserSession, *, now: datetime) -> None:
     """Write a session, and forget the oldest that have expired."""
-    body = msgspec.json.encode(replace(session, last_used_at=None))
-    row = StoredObject(
-        kind=SESSION, namespace=GLOBAL_NAMESPACE, name=session.id, body=body, at=session.created_at
-    )
+    stored = replace(session, last_used_at=None)
+    row = StoredObject.of(SESSION, session.id, stored, namespace=GLOBAL_NAMESPACE, at=session.created_at)
     tx.put_objects([row])
     tx.prune(ObjectPrune(kind=SESSION, namespace=GLOBAL_NAMESPACE, older_than=now - MAX_LIFETIME))
     tx.prune(ObjectPrune(kind=SESSION_USE, namespace=GLOBAL_NAMESPACE, older_than=now - MAX_LIFETIME))
@@ -163,7 +150,7 @@ def read_sessions(tx: Transaction, ids: list[str] | None = None) -> list[Browser
     """Some or all sessions with their last use, by id."""
     rows = tx.get_objects(SESSION, namespace=GLOBAL_NAMESPACE, names=ids)
     uses = {row.name: row.at for row in tx.get_objects(SESSION_USE, namespace=GLOBAL_NAMESPACE, names=ids)}
-    found = (msgspec.json.decode(row.body, type=BrowserSession) for row in rows)
+    found = (row.decode(BrowserSession) for row in rows)
     return [replace(session, last_used_at=uses.get(session.id)) for session in found]
 
 

@@ -164,18 +164,13 @@ def encryption_context(namespace: str, name: str) -> str:
 def find_secrets(tx: Transaction, namespace: str | None, names: list[str] | None = None) -> list[Secret]:
     """The secrets of a namespace, or of all namespaces, by name."""
     rows = tx.get_objects(SECRET, namespace=namespace, names=names)
-    return [msgspec.json.decode(row.body, type=Secret) for row in rows]
+    return [row.decode(Secret) for row in rows]
 
 
 def put_secret(tx: Transaction, secret: Secret, *, replaces: int, now: datetime) -> None:
     """Write a secret; raises Conflict if the revision is stale."""
-    row = StoredObject(
-        kind=SECRET,
-        namespace=secret.namespace,
-        name=secret.name,
-        revision=secret.revision,
-        body=msgspec.json.encode(secret),
-        at=now,
+    row = StoredObject.of(
+        SECRET, secret.name, secret, namespace=secret.namespace, revision=secret.revision, at=now
     )
     tx.put_objects([row], replaces={secret.name: replaces})
 

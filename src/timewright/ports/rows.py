@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from timewright.core.run.admission import InFlightCounts
 from timewright.core.run.run import Run, RunState
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
+
+T = TypeVar("T")
 
 
 class ScheduleRecord(Struct, frozen=True, gc=False):
@@ -331,6 +334,18 @@ class StoredObject(Struct, frozen=True, kw_only=True):
     revision: int = 1
     body: bytes
     at: datetime
+
+    @classmethod
+    def of(
+        cls, kind: str, name: str, value: object, *, namespace: str, at: datetime, revision: int = 1
+    ) -> StoredObject:
+        """An object whose body is this value as JSON."""
+        body = msgspec.json.encode(value)
+        return cls(kind=kind, namespace=namespace, name=name, revision=revision, body=body, at=at)
+
+    def decode(self, kind: type[T]) -> T:
+        """Return the value in the body."""
+        return msgspec.json.decode(self.body, type=kind)
 
 
 class PruneRequest(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -85,13 +84,8 @@ class Backfill(Struct, frozen=True, kw_only=True):
 
 def put_backfill(tx: Transaction, backfill: Backfill, *, now: datetime) -> None:
     """Write the record of a backfill."""
-    row = StoredObject(
-        kind=BACKFILL,
-        namespace=backfill.namespace,
-        name=backfill.id,
-        revision=backfill.revision,
-        body=msgspec.json.encode(backfill),
-        at=now,
+    row = StoredObject.of(
+        BACKFILL, backfill.id, backfill, namespace=backfill.namespace, revision=backfill.revision, at=now
     )
     tx.put_objects([row])
 
@@ -99,11 +93,11 @@ def put_backfill(tx: Transaction, backfill: Backfill, *, now: datetime) -> None:
 def put_entries(tx: Transaction, backfill: Backfill, entries: list[BackfillEntry], *, now: datetime) -> None:
     """Write the instants of a backfill, in parts."""
     rows = [
-        StoredObject(
-            kind=BACKFILL_PART,
+        StoredObject.of(
+            BACKFILL_PART,
+            _part_name(backfill.id, first // PART_ENTRIES),
+            entries[first : first + PART_ENTRIES],
             namespace=backfill.namespace,
-            name=_part_name(backfill.id, first // PART_ENTRIES),
-            body=msgspec.json.encode(entries[first : first + PART_ENTRIES]),
             at=now,
         )
         for first in range(0, len(entries), PART_ENTRIES)
@@ -114,13 +108,13 @@ def put_entries(tx: Transaction, backfill: Backfill, entries: list[BackfillEntry
 def get_backfill(tx: Transaction, namespace: str, backfill_id: str) -> Backfill | None:
     """Return a backfill by its id."""
     rows = tx.get_objects(BACKFILL, namespace=namespace, names=[backfill_id])
-    return msgspec.json.decode(rows[0].body, type=Backfill) if rows else None
+    return rows[0].decode(Backfill) if rows else None
 
 
 def list_backfills(tx: Transaction, namespace: str, *, before: str, limit: int) -> list[Backfill]:
     """Return backfills, newest first."""
     rows = tx.get_objects(BACKFILL, namespace=namespace, before=before, newest=limit)
-    return [msgspec.json.decode(row.body, type=Backfill) for row in rows]
+    return [row.decode(Backfill) for row in rows]
 
 
 def dedupe_scope(backfill_id: str) -> str:
@@ -236,7 +230,7 @@ def _entries(tx: Transaction, backfill: Backfill, first: int, count: int) -> Ite
         rows = tx.get_objects(
             BACKFILL_PART, namespace=backfill.namespace, names=[_part_name(backfill.id, number)]
         )
-        part = msgspec.json.decode(rows[0].body, type=list[BackfillEntry])[skip : skip + count]
+        part = rows[0].decode(list[BackfillEntry])[skip : skip + count]
         yield from part
         first, count = first + len(part), count - len(part)
 

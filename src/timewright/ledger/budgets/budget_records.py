@@ -16,19 +16,9 @@ from timewright.errors import NotAllowed
 from timewright.ledger.budgets.charges import BUDGET, PROVIDER
 from timewright.ledger.queues.limits import save_objects
 from timewright.ledger.replan import Actor
-from timewright.ports import ScheduleFilter, StoredObject, Transaction
+from timewright.ports import ScheduleFilter, Transaction
 
 MAX_LISTED_USERS = 20
-
-
-def read_budget(row: StoredObject) -> Budget:
-    """Decode a stored budget."""
-    return msgspec.json.decode(row.body, type=Budget)
-
-
-def read_window(row: StoredObject) -> ProviderWindow:
-    """Decode the stored window of a provider."""
-    return msgspec.json.decode(row.body, type=ProviderWindow)
 
 
 def set_budget(tx: Transaction, budget: Budget, *, by: Actor, now: datetime) -> None:
@@ -112,6 +102,6 @@ def _read_stored(tx: Transaction, budget: Budget) -> Budget | None:
     """The stored budget, if there is a readable one."""
     rows = tx.get_objects(BUDGET, namespace=budget.namespace, names=[budget.name])
     try:
-        return read_budget(rows[0]) if rows else None
+        return rows[0].decode(Budget) if rows else None
     except (msgspec.MsgspecError, ValueError):
         return None

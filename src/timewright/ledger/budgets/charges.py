@@ -84,7 +84,9 @@ def _write(tx: Transaction, windows: Mapping[ProviderKey, ProviderWindow], *, no
     for (namespace, provider), window in sorted(windows.items(), key=lambda pair: pair[0]):
         last = tx.get_objects(PROVIDER, namespace=namespace, names=[provider])
         revision = last[0].revision + 1 if last else 1
-        tx.put_objects([_row(namespace, provider, window, revision=revision, now=now)])
+        tx.put_objects(
+            [StoredObject.of(PROVIDER, provider, window, namespace=namespace, revision=revision, at=now)]
+        )
     tx.mark_budgets_changed()
     tx.add_audit(
         [
@@ -108,20 +110,6 @@ def _write(tx: Transaction, windows: Mapping[ProviderKey, ProviderWindow], *, no
         for (namespace, provider), window in windows.items()
         if window.until is not None
     ]
-
-
-def _row(
-    namespace: str, provider: str, window: ProviderWindow, *, revision: int, now: datetime
-) -> StoredObject:
-    """The stored form of a provider's window."""
-    return StoredObject(
-        kind=PROVIDER,
-        namespace=namespace,
-        name=provider,
-        revision=revision,
-        body=msgspec.json.encode(window),
-        at=now,
-    )
 
 
 BUDGET = "budget"

@@ -147,27 +147,22 @@ def save_objects(
         return
     last = {row.name: row for row in tx.get_objects(kind, namespace=namespace, names=sorted(values))}
     revisions = {name: last[name].revision if name in last else 0 for name in values}
-    bodies = {name: msgspec.json.encode(value) for name, value in values.items()}
-    tx.put_objects(
-        [
-            StoredObject(
-                kind=kind, namespace=namespace, name=name, revision=revisions[name] + 1, body=body, at=now
-            )
-            for name, body in bodies.items()
-        ],
-        replaces=revisions,
-    )
+    rows = [
+        StoredObject.of(kind, name, value, namespace=namespace, revision=revisions[name] + 1, at=now)
+        for name, value in values.items()
+    ]
+    tx.put_objects(rows, replaces=revisions)
     tx.add_audit(
         [
             by.audit_entry(
                 f"{kind}.put",
                 namespace=namespace,
-                subject=name,
+                subject=row.name,
                 now=now,
-                before=last[name].body.decode() if name in last else "",
-                after=body.decode(),
+                before=last[row.name].body.decode() if row.name in last else "",
+                after=row.body.decode(),
             )
-            for name, body in bodies.items()
+            for row in rows
         ]
     )
 

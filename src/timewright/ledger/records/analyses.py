@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
@@ -80,8 +79,7 @@ class AnalysisSpending(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 def save_analysis(tx: Transaction, analysis: Analysis, *, namespace: str, keep: timedelta) -> None:
     """Store an analysis and its cost; delete the oldest ones of its schedule, and expired ones."""
-    body = msgspec.json.encode(analysis)
-    row = StoredObject(kind=ANALYSIS, namespace=namespace, name=analysis.id, body=body, at=analysis.at)
+    row = StoredObject.of(ANALYSIS, analysis.id, analysis, namespace=namespace, at=analysis.at)
     tx.put_objects([row], replaces={analysis.id: 0})
     before = analysis_histories(tx, namespace, [analysis.schedule_id]).get(
         analysis.schedule_id, AnalysisHistory()
@@ -94,13 +92,8 @@ def save_analysis(tx: Transaction, analysis: Analysis, *, namespace: str, keep: 
         look_again_at=analysis.look_again_at,
         failures=analysis.failures,
     )
-    encoded = msgspec.json.encode(trace)
     tx.put_objects(
-        [
-            StoredObject(
-                kind=ANALYSED, namespace=namespace, name=analysis.schedule_id, body=encoded, at=analysis.at
-            )
-        ]
+        [StoredObject.of(ANALYSED, analysis.schedule_id, trace, namespace=namespace, at=analysis.at)]
     )
     tx.prune(ObjectPrune(kind=ANALYSIS, namespace=namespace, older_than=analysis.at - keep))
     _add_spending(tx, analysis, namespace=namespace)
@@ -109,7 +102,7 @@ def save_analysis(tx: Transaction, analysis: Analysis, *, namespace: str, keep: 
 def find_analysis(tx: Transaction, namespace: str, analysis_id: str) -> Analysis | None:
     """An analysis by its id."""
     rows = tx.get_objects(ANALYSIS, namespace=namespace, names=[analysis_id])
-    return _read(rows[0]) if rows else None
+    return rows[0].decode(Analysis) if rows else None
 
 
 def newest_analyses(tx: Transaction, namespace: str, *, limit: int, cursor: str) -> Page:
@@ -118,7 +111,7 @@ def newest_analyses(tx: Transaction, namespace: str, *, limit: int, cursor: str)
     more = len(rows) == limit and tx.get_objects(
         ANALYSIS, namespace=namespace, before=rows[-1].name, newest=1
     )
-    return Page(tuple(map(_read, rows)), rows[-1].name if more else "")
+    return Page(tuple(row.decode(Analysis) for row in rows), rows[-1].name if more else "")
 
 
 def schedule_analyses(tx: Transaction, namespace: str, schedule_id: str, *, limit: int, cursor: str) -> Page:
@@ -126,7 +119,7 @@ def schedule_analyses(tx: Transaction, namespace: str, schedule_id: str, *, limi
     known = analysis_histories(tx, namespace, [schedule_id]).get(schedule_id, AnalysisHistory()).analysis_ids
     wanted = sorted((name for name in known if not cursor or name < cursor), reverse=True)
     found = tx.get_objects(ANALYSIS, namespace=namespace, names=wanted[:limit])
-    rows = tuple(sorted(map(_read, found), key=lambda analysis: analysis.id, reverse=True))
+    rows = tuple(sorted((row.decode(Analysis) for row in found), key=lambda one: one.id, reverse=True))
     return Page(rows, wanted[limit - 1] if len(wanted) > limit else "")
 
 
@@ -137,7 +130,7 @@ def analysis_histories(
     rows: Sequence[StoredObject] = tx.get_objects(
         ANALYSED, namespace=namespace, names=sorted(set(schedule_ids))
     )
-    return {row.name: msgspec.json.decode(row.body, type=AnalysisHistory) for row in rows}
+    return {row.name: row.decode(AnalysisHistory) for row in rows}
 
 
 def month_spending(tx: Transaction, namespace: str, *, now: datetime) -> AnalysisSpending:
@@ -150,7 +143,7 @@ def _read_spending(tx: Transaction, namespace: str, now: datetime) -> tuple[Anal
     rows = tx.get_objects(ADVISED, namespace=namespace, names=[month])
     if not rows:
         return AnalysisSpending(month=month), 0
-    return msgspec.json.decode(rows[0].body, type=AnalysisSpending), rows[0].revision
+    return rows[0].decode(AnalysisSpending), rows[0].revision
 
 
 def _add_spending(tx: Transaction, analysis: Analysis, *, namespace: str) -> None:
@@ -163,14 +156,8 @@ def _add_spending(tx: Transaction, analysis: Analysis, *, namespace: str) -> Non
             tokens=before.tokens + analysis.tokens,
             cost=before.cost + analysis.cost,
         )
-        body = msgspec.json.encode(after)
-        row = StoredObject(
-            kind=ADVISED,
-            namespace=namespace,
-            name=after.month,
-            revision=revision + 1,
-            body=body,
-            at=analysis.at,
+        row = StoredObject.of(
+            ADVISED, after.month, after, namespace=namespace, revision=revision + 1, at=analysis.at
         )
         try:
             tx.put_objects([row], replaces={after.month: revision})
@@ -183,7 +170,3 @@ def _add_spending(tx: Transaction, analysis: Analysis, *, namespace: str) -> Non
         rule="one planner at a time adds to the cost of a month",
         fix="submit the analysis again",
     )
-
-
-def _read(row: StoredObject) -> Analysis:
-    return msgspec.json.decode(row.body, type=Analysis)

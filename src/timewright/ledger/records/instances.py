@@ -73,15 +73,7 @@ class InstanceHeartbeat(Struct, frozen=True, kw_only=True):
 
 def record_heartbeat(tx: Transaction, instance: InstanceRecord, *, now: datetime) -> None:
     """Store the heartbeat of an instance, and delete instances whose last one is too old."""
-    row = StoredObject(
-        kind=INSTANCE,
-        namespace=GLOBAL_NAMESPACE,
-        name=instance.id,
-        revision=1,
-        body=msgspec.json.encode(instance),
-        at=now,
-    )
-    tx.put_objects([row])
+    tx.put_objects([StoredObject.of(INSTANCE, instance.id, instance, namespace=GLOBAL_NAMESPACE, at=now)])
     # Pruning scans the first names, and the oldest instances have them: ids ascend with time.
     tx.prune(
         ObjectPrune(
@@ -98,10 +90,7 @@ def is_alive(seen: InstanceHeartbeat, *, now: datetime) -> bool:
 def read_instances(tx: Transaction, *, limit: int) -> list[InstanceHeartbeat]:
     """The instances with a heartbeat, newest first."""
     rows = tx.get_objects(INSTANCE, namespace=GLOBAL_NAMESPACE, newest=limit)
-    return [
-        InstanceHeartbeat(instance=msgspec.json.decode(row.body, type=InstanceRecord), at=row.at)
-        for row in rows
-    ]
+    return [InstanceHeartbeat(instance=row.decode(InstanceRecord), at=row.at) for row in rows]
 
 
 OFFER = "offer"
@@ -127,11 +116,7 @@ def offer_id(offer: Offer) -> str:
 
 def record_offer(tx: Transaction, offer: Offer, *, now: datetime) -> None:
     """Store an offer, and delete those that no instance has named for a week."""
-    body = msgspec.json.encode(offer)
-    row = StoredObject(
-        kind=OFFER, namespace=GLOBAL_NAMESPACE, name=offer_id(offer), revision=1, body=body, at=now
-    )
-    tx.put_objects([row])
+    tx.put_objects([StoredObject.of(OFFER, offer_id(offer), offer, namespace=GLOBAL_NAMESPACE, at=now)])
     older_than = now - RETENTION - REFRESH_AFTER
     tx.prune(
         ObjectPrune(kind=OFFER, namespace=GLOBAL_NAMESPACE, older_than=older_than, limit=MAX_PRUNED_ROWS)

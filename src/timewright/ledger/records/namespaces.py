@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
@@ -86,4 +85,4 @@ def read_namespaces(tx: Transaction) -> list[Namespace]:
 
 
 def _read(row: StoredObject) -> Namespace:
-    return replace(msgspec.json.decode(row.body, type=Namespace), revision=row.revision)
+    return replace(row.decode(Namespace), revision=row.revision)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -27,9 +26,6 @@ class OccurrenceNote(Struct, frozen=True, kw_only=True):
     revision: int = 1
 
 
-_decode = msgspec.json.Decoder(OccurrenceNote).decode
-
-
 def occurrence_notes(
     tx: Transaction, schedule_id: str, instants: Iterable[datetime], *, namespace: str
 ) -> dict[datetime, OccurrenceNote]:
@@ -44,7 +40,7 @@ def notes_of_schedules(
     """The notes on occurrences of several schedules, by schedule id and instant."""
     names = {_name(schedule_id, at): (schedule_id, at) for schedule_id, at in occurrences}
     rows = tx.get_objects(NOTE, namespace=namespace, names=sorted(names)) if names else []
-    return {names[row.name]: replace(_decode(row.body), revision=row.revision) for row in rows}
+    return {names[row.name]: replace(row.decode(OccurrenceNote), revision=row.revision) for row in rows}
 
 
 def write_note(
@@ -57,14 +53,7 @@ def write_note(
     if text:
         revision = before.revision + 1 if before is not None else 1
         note = OccurrenceNote(text=text, by=by.name, at=now, revision=revision)
-        row = StoredObject(
-            kind=NOTE,
-            namespace=schedule.namespace,
-            name=name,
-            revision=revision,
-            body=msgspec.json.encode(note),
-            at=now,
-        )
+        row = StoredObject.of(NOTE, name, note, namespace=schedule.namespace, revision=revision, at=now)
         tx.put_objects([row], replaces={name: revision - 1})
     elif before is not None:
         tx.delete_object(NOTE, namespace=schedule.namespace, name=name)

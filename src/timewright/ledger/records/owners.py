@@ -57,22 +57,18 @@ def read_owned(
 ) -> dict[str, Ownership]:
     """Return the ownership of definitions of one kind, by name."""
     rows = tx.get_objects(f"owned.{kind}", namespace=namespace, names=names)
-    decode = msgspec.json.Decoder(Ownership).decode
-    return {row.name: decode(row.body) for row in rows}
+    return {row.name: row.decode(Ownership) for row in rows}
 
 
 def save_owned(
     tx: Transaction, kind: str, namespace: str, owned: Mapping[str, Ownership], *, now: datetime
 ) -> None:
     """Write the ownership of definitions."""
-    tx.put_objects(
-        [
-            StoredObject(
-                kind=f"owned.{kind}", namespace=namespace, name=name, body=msgspec.json.encode(one), at=now
-            )
-            for name, one in owned.items()
-        ]
-    )
+    rows = [
+        StoredObject.of(f"owned.{kind}", name, one, namespace=namespace, at=now)
+        for name, one in owned.items()
+    ]
+    tx.put_objects(rows)
 
 
 def release_owned(tx: Transaction, kind: str, namespace: str, names: Iterable[str]) -> None:
@@ -89,17 +85,16 @@ def record_declarer(
     digest = definition_digest(listed)
     keep = {*_live_declarers(tx, owner, namespace=namespace, now=now), _Declarer(owner, instance, digest)}
     for row in tx.get_objects(DECLARER, namespace=namespace):
-        one = msgspec.json.decode(row.body, type=_Declarer)
+        one = row.decode(_Declarer)
         if one.owner == owner and one not in keep:
             tx.delete_object(DECLARER, namespace=namespace, name=row.name)
             if one.names not in {other.names for other in keep}:
                 tx.delete_object(DECLARED_SET, namespace=namespace, name=f"{owner}/{one.names}")
     mine = _Declarer(owner, instance, digest)
-    rows = {DECLARER: (f"{owner}/{instance}", mine), DECLARED_SET: (f"{owner}/{digest}", listed)}
     tx.put_objects(
         [
-            StoredObject(kind=kind, namespace=namespace, name=name, body=msgspec.json.encode(body), at=now)
-            for kind, (name, body) in rows.items()
+            StoredObject.of(DECLARER, f"{owner}/{instance}", mine, namespace=namespace, at=now),
+            StoredObject.of(DECLARED_SET, f"{owner}/{digest}", listed, namespace=namespace, at=now),
         ]
     )
 
@@ -111,7 +106,7 @@ def names_declared_by_live_instances(
     live = _live_declarers(tx, owner, namespace=namespace, now=now)
     digests = sorted({f"{owner}/{one.names}" for one in live if one.instance != but})
     rows = tx.get_objects(DECLARED_SET, namespace=namespace, names=digests) if digests else []
-    return frozenset(name for row in rows for name in msgspec.json.decode(row.body, type=list[str]))
+    return frozenset(name for row in rows for name in row.decode(list[str]))
 
 
 def _live_declarers(tx: Transaction, owner: str, *, namespace: str, now: datetime) -> list[_Declarer]:
@@ -119,7 +114,7 @@ def _live_declarers(tx: Transaction, owner: str, *, namespace: str, now: datetim
     seen = {one.instance.id: one for one in read_instances(tx, limit=MAX_INSTANCES)}
     live = []
     for row in tx.get_objects(DECLARER, namespace=namespace):
-        one = msgspec.json.decode(row.body, type=_Declarer)
+        one = row.decode(_Declarer)
         beat = seen.get(one.instance)
         is_starting = beat is None and now - row.at <= STARTING
         is_alive = beat is not None and not beat.instance.stopped and now - beat.at <= SILENT_AFTER

@@ -67,7 +67,7 @@ def load_states(tx: Transaction, schedules: Iterable[Schedule]) -> dict[str, Kep
     wanted = {one.id: NO_STATE for one in schedules}
     if wanted:
         for row in tx.get_objects(STATE_KIND, names=sorted(wanted)):
-            wanted[row.name] = _decode(row.body)
+            wanted[row.name] = row.decode(KeptState)
     return wanted
 
 
@@ -78,13 +78,7 @@ def save_states(
     if states:
         tx.put_objects(
             [
-                StoredObject(
-                    kind=STATE_KIND,
-                    namespace=namespaces[schedule_id],
-                    name=schedule_id,
-                    body=msgspec.json.encode(state),
-                    at=now,
-                )
+                StoredObject.of(STATE_KIND, schedule_id, state, namespace=namespaces[schedule_id], at=now)
                 for schedule_id, state in states.items()
             ]
         )
@@ -263,7 +257,3 @@ def _counts_by_trigger(schedule: Schedule | None) -> bool:
         and not schedule.budgets
         and schedule.provider is None
     )
-
-
-def _decode(body: bytes) -> KeptState:
-    return msgspec.json.decode(body, type=KeptState)

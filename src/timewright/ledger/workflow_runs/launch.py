@@ -257,9 +257,8 @@ def mark_to_repeat(tx: Transaction, run: Run, *, changed: dict[str, Any], now: d
         )
     tx.add_to_steps([StepRow(parent=run.parent, step=context.step, state=REPEAT)])
     if changed:
-        body = msgspec.json.encode({context.step: changed})
-        row = StoredObject(kind=CHANGED_INPUT, namespace=run.namespace, name=run.parent, body=body, at=now)
-        tx.put_objects([row])
+        values = {context.step: changed}
+        tx.put_objects([StoredObject.of(CHANGED_INPUT, run.parent, values, namespace=run.namespace, at=now)])
 
 
 def take_changed_input(tx: Transaction, parent: Run, pin: WorkflowContext) -> WorkflowContext:

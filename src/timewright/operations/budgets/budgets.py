@@ -28,8 +28,6 @@ from timewright.ledger.budgets.budget_records import (
     close_provider,
     delete_budget,
     open_provider,
-    read_budget,
-    read_window,
     schedules_using,
     set_budget,
 )
@@ -185,7 +183,7 @@ def list_budgets(context: OperationContext, tx: Transaction, request: ListBudget
     unreadable: list[Unreadable] = []
     for one in page:
         try:
-            rows.append(_summarize(tx, read_budget(one), one.revision, now=now))
+            rows.append(_summarize(tx, one.decode(Budget), one.revision, now=now))
         except (msgspec.MsgspecError, ValueError, TimewrightError) as error:
             unreadable.append(Unreadable(one.name, one.name, str(error)))
     return BudgetList(budgets=tuple(rows), cursor=cursor, unreadable=tuple(unreadable))
@@ -271,7 +269,7 @@ def _limit(request: SetBudget) -> int:
 
 def _require_budget(tx: Transaction, namespace: str, name: str) -> tuple[Budget, int]:
     row = find_object(tx, BUDGET, namespace, name)
-    return read_budget(row), row.revision
+    return row.decode(Budget), row.revision
 
 
 def _summarize(tx: Transaction, budget: Budget, revision: int, *, now: datetime) -> BudgetSummary:
@@ -384,7 +382,7 @@ def list_providers(context: OperationContext, tx: Transaction, request: ListProv
 
 def _summarize_provider(tx: Transaction, row: StoredObject, *, now: datetime) -> ProviderSummary:
     try:
-        window = read_window(row)
+        window = row.decode(ProviderWindow)
     except (msgspec.MsgspecError, ValueError):
         window = ProviderWindow(unreadable=True, reason="the stored record cannot be read")
     until = window.closed_until(now=now)
