@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
@@ -46,36 +46,76 @@ DEFAULT_PORTS = {
 }
 
 
-class Broker(Protocol):
-    """A connection that accepts messages until it is closed."""
+class Broker:
+    """A connection that accepts messages until it is closed. Some brokers also report how the work ended."""
 
     async def publish(self, message: BrokerMessage) -> Receipt:
         """Send the message and wait until the broker has accepted it. Raises the error of the library."""
-        ...
-
-    async def close(self) -> None:
-        """Close all sockets and threads."""
-        ...
-
-
-class ResultBroker(Broker, Protocol):
-    """A broker that also reports how the work ended."""
+        raise NotImplementedError
 
     async def read_outcome(self, message: BrokerMessage, remote_id: str) -> Outcome | None:
         """The outcome of the work with this id, or None while it is running."""
-        ...
+        raise NotImplementedError
 
     async def cancel(self, message: BrokerMessage, remote_id: str) -> None:
         """Cancel the work where that is possible, so that a later attempt can start it again."""
-        ...
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Close all sockets and threads."""
+        raise NotImplementedError
 
 
-class BlockingBroker:
-    """Runs blocking library calls on threads, at most MAX_CONCURRENT_CALLS at a time."""
+class AsyncBroker(Broker):
+    """A broker with an async library. It connects at the first message, and again after a lost connection."""
+
+    def __init__(self) -> None:
+        self._client: Any = None
+        self._opening = asyncio.Lock()
+
+    async def connect(self) -> Any:
+        """Connect, or raise the error of the library."""
+        raise NotImplementedError
+
+    def is_lost(self, client: Any) -> bool:
+        """Whether the connection cannot be used any more; many libraries reconnect by themselves."""
+        return False
+
+    async def connected(self) -> Any:
+        """The client of the library."""
+        async with self._opening:
+            if self._client is None or self.is_lost(self._client):
+                self._client = await self.connect()
+        return self._client
+
+    async def close(self) -> None:
+        """Close the client."""
+        if self._client is not None:
+            await self._client.close()
+
+
+class BlockingBroker(Broker):
+    """A broker with a blocking library, called on threads, at most MAX_CONCURRENT_CALLS at a time."""
 
     def __init__(self, close_client: Callable[[], object]) -> None:
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
-        self._end = close_client
+        self._close_client = close_client
+
+    def send(self, message: BrokerMessage) -> Receipt:
+        """Send the message."""
+        raise NotImplementedError
+
+    def find_outcome(self, message: BrokerMessage, remote_id: str) -> Outcome | None:
+        """The outcome of the work with this id, or None while it is running."""
+        raise NotImplementedError
+
+    async def publish(self, message: BrokerMessage) -> Receipt:
+        """Send the message on a thread."""
+        return await self.run_in_thread(self.send, message)
+
+    async def read_outcome(self, message: BrokerMessage, remote_id: str) -> Outcome | None:
+        """Find the outcome on a thread."""
+        return await self.run_in_thread(self.find_outcome, message, remote_id)
 
     async def run_in_thread(self, act: Callable[..., T], *args: Any) -> T:
         """Run a blocking call on a thread and return its result."""
@@ -84,7 +124,7 @@ class BlockingBroker:
 
     async def close(self) -> None:
         """Close all sockets, without waiting for calls that hang."""
-        await asyncio.to_thread(self._end)
+        await asyncio.to_thread(self._close_client)
 
 
 async def poll_until(

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 from timewright.core.moments import format_duration
 from timewright.core.run.run import Failed, Outcome, Succeeded, TimedOut
@@ -22,7 +22,6 @@ from timewright.targets.publish.protocol import (
     BrokerAddress,
     BrokerMessage,
     Receipt,
-    ResultBroker,
     normalize_endpoint,
     poll_until,
 )
@@ -129,13 +128,11 @@ async def _send_and_wait(
     receipt_fields = {"broker": named, "id": receipt.id, "duplicate": receipt.duplicate, **receipt.detail}
     if not message.wait:
         return Succeeded(result=receipt_fields)
-    # Validation allows `wait` only for brokers with results.
-    with_results = cast("ResultBroker", broker)
     try:
-        outcome: Outcome = await poll_until(_tolerant_reader(with_results, message, receipt.id))
+        outcome: Outcome = await poll_until(_tolerant_reader(broker, message, receipt.id))
     except asyncio.CancelledError:
         if _ends_remote(attempt):
-            await _cancel_remote(with_results, message, receipt.id)
+            await _cancel_remote(broker, message, receipt.id)
         raise
     return with_result(outcome, {**receipt_fields, **(outcome.result or {})})
 
@@ -153,7 +150,7 @@ async def _publish(broker: Broker, message: BrokerMessage, attempt: AsyncAttempt
             raise
         with suppress(Exception):
             receipt = await asyncio.wait_for(sending, CANCEL_GRACE.total_seconds() / 2)
-            await _cancel_remote(cast("ResultBroker", broker), message, receipt.id)
+            await _cancel_remote(broker, message, receipt.id)
         raise
 
 
@@ -163,7 +160,7 @@ def _ends_remote(attempt: AsyncAttempt) -> bool:
 
 
 def _tolerant_reader(
-    broker: ResultBroker, message: BrokerMessage, remote_id: str
+    broker: Broker, message: BrokerMessage, remote_id: str
 ) -> Callable[[], Awaitable[Outcome | None]]:
     """Return a function that reads the outcome; a broker may be away for a minute while the work goes on."""
     loop, away_since = asyncio.get_running_loop(), [0.0]
@@ -182,7 +179,7 @@ def _tolerant_reader(
     return read
 
 
-async def _cancel_remote(broker: ResultBroker, message: BrokerMessage, remote_id: str) -> None:
+async def _cancel_remote(broker: Broker, message: BrokerMessage, remote_id: str) -> None:
     # The attempt ends soon in any case, so an unreachable broker is not told.
     with suppress(Exception):
         await asyncio.wait_for(broker.cancel(message, remote_id), CANCEL_GRACE.total_seconds() / 2)

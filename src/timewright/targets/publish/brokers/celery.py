@@ -63,19 +63,12 @@ class CeleryBroker(BlockingBroker):
         on_redis = address.scheme in REDIS_SCHEMES
         self._sent_keys = SentKeys(redis_client(address), broker="celery") if on_redis else None
 
-    async def publish(self, message: BrokerMessage) -> Receipt:
-        """Send the task, unless one with its key was accepted and has not failed."""
-        return await self.run_in_thread(self._publish, message)
-
-    async def read_outcome(self, message: BrokerMessage, remote_id: str) -> Outcome | None:
-        """The outcome of the task according to the result backend."""
-        return task_outcome(await self.run_in_thread(self._meta, remote_id))
-
     async def cancel(self, message: BrokerMessage, remote_id: str) -> None:
         """Revoke the task, and terminate it if `terminate` is set."""
         await self.run_in_thread(self._cancel, message, remote_id)
 
-    def _publish(self, message: BrokerMessage) -> Receipt:
+    def send(self, message: BrokerMessage) -> Receipt:
+        """Send the task, unless one with its key was accepted and has not failed."""
         task_id, known = self._task_id(message)
         if not known:
             with self._pool.acquire(block=True, timeout=RESPONSE_TIMEOUT_S) as connection:
@@ -85,6 +78,10 @@ class CeleryBroker(BlockingBroker):
             if self._sent_keys is not None:
                 self._sent_keys.put(message.key, task_id)
         return Receipt(id=task_id, duplicate=known, detail={"queue": message.options.queue})
+
+    def find_outcome(self, message: BrokerMessage, remote_id: str) -> Outcome | None:
+        """The outcome of the task according to the result backend."""
+        return task_outcome(self._meta(remote_id))
 
     def _task_id(self, message: BrokerMessage) -> tuple[str, bool]:
         """The id to use, and whether a task with it was accepted and has not failed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import re
@@ -16,6 +15,7 @@ from timewright.core.run.run import Failed, Outcome, Succeeded
 from timewright.targets.outcomes import MAX_ERROR_CHARS, failed, to_json_value
 from timewright.targets.publish.protocol import (
     RESPONSE_TIMEOUT_S,
+    AsyncBroker,
     BrokerAddress,
     BrokerMessage,
     BrokerOptions,
@@ -59,46 +59,33 @@ class KubernetesOptions(BrokerOptions, frozen=True, kw_only=True, forbid_unknown
             )
 
 
-class KubernetesBroker:
+class KubernetesBroker(AsyncBroker):
     """Creates Jobs. A Job with the same name is not created again."""
 
     def __init__(self, address: BrokerAddress, options: KubernetesOptions) -> None:
         import kubernetes_asyncio
 
+        super().__init__()
         self._library: Any = kubernetes_asyncio  # it has no type hints
         self._address = address
         self._context = options.context
-        self._client: Any = None
-        self._opening = asyncio.Lock()
 
     async def publish(self, message: BrokerMessage) -> Receipt:
         """Create the Job. A conflict means that it exists."""
-        batch = await self._batch()
         job, namespace = build_job(message), message.options.namespace
-        if message.wait and isinstance(await self.read_outcome(message, job["metadata"]["name"]), Failed):
+        name, detail = job["metadata"]["name"], {"namespace": namespace}
+        if message.wait and isinstance(await self.read_outcome(message, name), Failed):
             # It has failed or was deleted: this attempt starts it again.
-            await self.cancel(message, job["metadata"]["name"])
-        name = job["metadata"]["name"]
-        detail = {"namespace": namespace}
-        try:
-            created: Any = await batch.create_namespaced_job(
-                namespace, job, _request_timeout=RESPONSE_TIMEOUT_S
-            )
-        except self._library.client.ApiException as error:
-            if error.status != _CONFLICT:
-                raise
+            await self.cancel(message, name)
+        created = await self._jobs("create", namespace, job, refused=_CONFLICT)
+        if created is None:
             return Receipt(id=name, duplicate=True, detail=detail)
         return Receipt(id=name, detail={**detail, "uid": created.metadata.uid})
 
     async def read_outcome(self, message: BrokerMessage, remote_id: str) -> Outcome | None:
         """The outcome of the Job according to its conditions."""
-        try:
-            job: Any = await (await self._batch()).read_namespaced_job(
-                remote_id, message.options.namespace, _request_timeout=RESPONSE_TIMEOUT_S
-            )
-        except self._library.client.ApiException as error:
-            if error.status != _NOT_FOUND:
-                raise
+        job = await self._jobs("read", remote_id, message.options.namespace, refused=_NOT_FOUND)
+        if job is None:
             return failed("the Job does not exist any more: it was deleted, or its keep_seconds have passed")
         for condition in (job.status.conditions if job.status is not None else None) or ():
             if condition.status == "True" and condition.type == "Complete":
@@ -110,41 +97,29 @@ class KubernetesBroker:
 
     async def cancel(self, message: BrokerMessage, remote_id: str) -> None:
         """Delete the Job with its pods, and wait until it is gone."""
-        batch, namespace = await self._batch(), message.options.namespace
+        named = (remote_id, message.options.namespace)
         foreground = self._library.client.V1DeleteOptions(propagation_policy="Foreground")
-        try:
-            await batch.delete_namespaced_job(
-                remote_id, namespace, body=foreground, _request_timeout=RESPONSE_TIMEOUT_S
-            )
-        except self._library.client.ApiException as error:
-            if error.status != _NOT_FOUND:
-                raise
-            return
 
         async def is_gone() -> bool | None:
-            try:
-                await batch.read_namespaced_job(remote_id, namespace, _request_timeout=RESPONSE_TIMEOUT_S)
-            except self._library.client.ApiException as error:
-                if error.status != _NOT_FOUND:
-                    raise
-                return True
+            return await self._jobs("read", *named, refused=_NOT_FOUND) is None or None
+
+        if await self._jobs("delete", *named, body=foreground, refused=_NOT_FOUND) is not None:
+            await poll_until(is_gone)
+
+    async def connect(self) -> Any:
+        """Create the client; it connects at the first request."""
+        return self._library.client.ApiClient(configuration=await self._configuration())
+
+    async def _jobs(self, verb: str, *args: Any, refused: int, **options: Any) -> Any:
+        """Call the API of Jobs; None if the server answers with the status `refused`."""
+        batch = self._library.client.BatchV1Api(await self.connected())
+        call = getattr(batch, f"{verb}_namespaced_job")
+        try:
+            return await call(*args, _request_timeout=RESPONSE_TIMEOUT_S, **options)
+        except self._library.client.ApiException as error:
+            if error.status != refused:
+                raise
             return None
-
-        await poll_until(is_gone)
-
-    async def close(self) -> None:
-        """Close the client."""
-        if self._client is not None:
-            await self._client.close()
-
-    async def _batch(self) -> Any:
-        return self._library.client.BatchV1Api(await self._connected())
-
-    async def _connected(self) -> Any:
-        async with self._opening:
-            if self._client is None:
-                self._client = self._library.client.ApiClient(configuration=await self._configuration())
-        return self._client
 
     async def _configuration(self) -> Any:
         """The given address and token, else those of the pod we run in, else the kubeconfig of the user."""
@@ -222,7 +197,7 @@ class TemporalOptions(BrokerOptions, frozen=True, kw_only=True, forbid_unknown_f
     tls: bool = False
 
 
-class TemporalBroker:
+class TemporalBroker(AsyncBroker):
     """Starts workflows. A workflow with the same key is not started again, also after it ended.
 
     Only a run that waits for the result, and is tried again, starts a failed one again.
@@ -231,19 +206,18 @@ class TemporalBroker:
     def __init__(self, address: BrokerAddress, options: TemporalOptions) -> None:
         from temporalio.client import Client
 
+        super().__init__()
         self._connect = Client.connect
         self._address = address
         self._namespace = options.namespace
         self._tls = options.tls
-        self._client: Any = None
-        self._opening = asyncio.Lock()
 
     async def publish(self, message: BrokerMessage) -> Receipt:
         """Start the workflow, and wait until the server has accepted it."""
         from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
         from temporalio.exceptions import WorkflowAlreadyStartedError
 
-        client = await self._connected()
+        client = await self.connected()
         # A run that waits and is tried again starts the workflow again if it has failed.
         reuse = (
             WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
@@ -266,7 +240,7 @@ class TemporalBroker:
         """The outcome of the workflow according to the server."""
         from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 
-        handle = (await self._connected()).get_workflow_handle(remote_id)
+        handle = (await self.connected()).get_workflow_handle(remote_id)
         found: Any = await handle.describe(rpc_timeout=timedelta(seconds=RESPONSE_TIMEOUT_S))
         if found.status == WorkflowExecutionStatus.RUNNING:
             return None
@@ -279,7 +253,7 @@ class TemporalBroker:
 
     async def cancel(self, message: BrokerMessage, remote_id: str) -> None:
         """Ask the workflow to cancel itself, and wait until it has ended."""
-        handle = (await self._connected()).get_workflow_handle(remote_id)
+        handle = (await self.connected()).get_workflow_handle(remote_id)
         await handle.cancel(rpc_timeout=timedelta(seconds=RESPONSE_TIMEOUT_S))
         await poll_until(lambda: self.read_outcome(message, remote_id))
 
@@ -287,16 +261,14 @@ class TemporalBroker:
         """Drop the client; the library closes its connection when it is garbage collected."""
         self._client = None
 
-    async def _connected(self) -> Any:
-        async with self._opening:
-            if self._client is None:
-                self._client = await self._connect(
-                    self._address.endpoint.partition("://")[2],
-                    namespace=self._namespace,
-                    api_key=self._address.password or None,
-                    tls=self._tls or bool(self._address.password),
-                )
-        return self._client
+    async def connect(self) -> Any:
+        """Connect to the server."""
+        return await self._connect(
+            self._address.endpoint.partition("://")[2],
+            namespace=self._namespace,
+            api_key=self._address.password or None,
+            tls=self._tls or bool(self._address.password),
+        )
 
 
 def start_parameters(message: BrokerMessage) -> dict[str, Any]:

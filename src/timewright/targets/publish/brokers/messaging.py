@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
@@ -11,6 +10,7 @@ from timewright.core.input.input_errors import input_error
 from timewright.targets.publish.protocol import (
     CONNECT_TIMEOUT_S,
     RESPONSE_TIMEOUT_S,
+    AsyncBroker,
     BlockingBroker,
     BrokerAddress,
     BrokerMessage,
@@ -37,42 +37,37 @@ class RabbitmqOptions(BrokerOptions, frozen=True, kw_only=True, forbid_unknown_f
     expires: Annotated[float, Meta(gt=0, le=31_536_000)] | None = None
 
 
-class RabbitmqBroker:
+class RabbitmqBroker(AsyncBroker):
     """Publishes with confirms. `name` is the routing key; a message that no queue accepts fails."""
 
     def __init__(self, address: BrokerAddress, options: RabbitmqOptions) -> None:
+        super().__init__()
         self._address = address
-        self._connection: Any = None
         self._channel: Any = None
-        self._opening = asyncio.Lock()
 
     async def publish(self, message: BrokerMessage) -> Receipt:
         """Publish, and wait for the broker's confirmation."""
-        channel = await self._opened()
-        exchange = await self._exchange(channel, message.options.exchange)
+        exchange = await self._exchange(message.options.exchange)
         made = amqp_message(message)
         await exchange.publish(made, routing_key=message.name, mandatory=True, timeout=RESPONSE_TIMEOUT_S)
         return Receipt(id=message.key, detail={"exchange": message.options.exchange})
 
-    async def close(self) -> None:
-        """Close the channel and the connection."""
-        if self._connection is not None:
-            await self._connection.close()
-
-    async def _opened(self) -> Any:
+    async def connect(self) -> Any:
+        """Connect; the channel is opened with the next message."""
         import aio_pika
 
-        async with self._opening:
-            # A connection that the server has closed is not `is_closed`, which is only for a close of ours.
-            if self._connection is None or not self._connection.connected.is_set():
-                self._channel = None
-                self._connection = await aio_pika.connect(self._address.url, timeout=CONNECT_TIMEOUT_S)
-            if self._channel is None or self._channel.is_closed:
-                self._channel = await self._connection.channel(publisher_confirms=True, on_return_raises=True)
-        return self._channel
+        self._channel = None
+        return await aio_pika.connect(self._address.url, timeout=CONNECT_TIMEOUT_S)
 
-    @staticmethod
-    async def _exchange(channel: Any, name: str) -> Any:
+    def is_lost(self, client: Any) -> bool:
+        """Whether the server has closed the connection; `client.is_closed` is only about a close of ours."""
+        return not client.connected.is_set()
+
+    async def _exchange(self, name: str) -> Any:
+        connection = await self.connected()
+        if self._channel is None or self._channel.is_closed:
+            self._channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
+        channel = self._channel
         if not name:
             return channel.default_exchange
         # No request to the server: publishing to a missing exchange closes the channel.
@@ -104,17 +99,16 @@ class NatsOptions(BrokerOptions, frozen=True, kw_only=True, forbid_unknown_field
     stream: Annotated[str, Meta(max_length=255)] = ""
 
 
-class NatsBroker:
+class NatsBroker(AsyncBroker):
     """Publishes to subjects of a stream. `name` is the subject."""
 
     def __init__(self, address: BrokerAddress, options: NatsOptions) -> None:
+        super().__init__()
         self._address = address
-        self._client: Any = None
-        self._opening = asyncio.Lock()
 
     async def publish(self, message: BrokerMessage) -> Receipt:
         """Publish, and wait until the stream has stored the message or reports a duplicate."""
-        client = await self._connected()
+        client = await self.connected()
         if len(message.body) > client.max_payload:
             rule = f"the server takes at most {client.max_payload} bytes"
             fix = "send a link instead, or raise max_payload on the server"
@@ -125,48 +119,39 @@ class NatsBroker:
         detail = {"stream": stored.stream, "sequence": stored.seq}
         return Receipt(id=message.key, duplicate=bool(stored.duplicate), detail=detail)
 
-    async def close(self) -> None:
-        """Close the connection."""
-        if self._client is not None:
-            await self._client.close()
+    async def connect(self) -> Any:
+        """Connect once, or raise the reason. By default the client retries forever without reporting it."""
+        from nats.aio.client import Client
+        from nats.errors import NoServersError
 
-    async def _connected(self) -> Any:
-        """The connection; reconnects if it was lost."""
-        async with self._opening:
-            if self._client is None or not self._client.is_connected:
-                self._client = await _connect(self._address)
-        return self._client
+        reasons: list[Exception] = []
 
+        async def on_error(error: Exception) -> None:
+            reasons.append(error)
 
-async def _connect(address: BrokerAddress) -> Any:
-    """Connect once, or raise the reason. By default the client retries forever without reporting it."""
-    from nats.aio.client import Client
-    from nats.errors import NoServersError
+        client: Any = Client()
+        try:
+            await client.connect(
+                self._address.endpoint,
+                user=self._address.user or None,
+                password=self._address.password or None,
+                name="timewright",
+                connect_timeout=int(CONNECT_TIMEOUT_S),
+                allow_reconnect=False,
+                max_reconnect_attempts=1,
+                reconnect_time_wait=0,
+                error_cb=on_error,
+            )
+        except NoServersError as error:
+            raise reasons[-1] if reasons else error from None
+        except BaseException:
+            await client.close()  # a socket may be open without a response
+            raise
+        return client
 
-    reasons: list[Exception] = []
-
-    async def on_error(error: Exception) -> None:
-        reasons.append(error)
-
-    client: Any = Client()
-    try:
-        await client.connect(
-            address.endpoint,
-            user=address.user or None,
-            password=address.password or None,
-            name="timewright",
-            connect_timeout=int(CONNECT_TIMEOUT_S),
-            allow_reconnect=False,
-            max_reconnect_attempts=1,
-            reconnect_time_wait=0,
-            error_cb=on_error,
-        )
-    except NoServersError as error:
-        raise reasons[-1] if reasons else error from None
-    except BaseException:
-        await client.close()  # a socket may be open without a response
-        raise
-    return client
+    def is_lost(self, client: Any) -> bool:
+        """Whether the connection was lost: the client does not reconnect."""
+        return not client.is_connected
 
 
 def build_headers(message: BrokerMessage) -> dict[str, str]:
@@ -207,11 +192,8 @@ class SqsBroker(BlockingBroker):
         )
         super().__init__(self._client.close)
 
-    async def publish(self, message: BrokerMessage) -> Receipt:
+    def send(self, message: BrokerMessage) -> Receipt:
         """Send the message, and wait until the queue has accepted it."""
-        return await self.run_in_thread(self._publish, message)
-
-    def _publish(self, message: BrokerMessage) -> Receipt:
         answer = self._client.send_message(QueueUrl=self._queue_url(message), **send_parameters(message))
         detail = {"queue": message.name, "sequence": answer.get("SequenceNumber")}
         return Receipt(id=answer["MessageId"], detail={k: v for k, v in detail.items() if v is not None})

@@ -50,35 +50,22 @@ class RedisStreamOptions(BrokerOptions, frozen=True, kw_only=True, forbid_unknow
     remember: Annotated[int, Meta(ge=60, le=2_592_000)] = SENT_KEY_TTL_S
 
 
-class RedisStreamBroker:
+class RedisStreamBroker(BlockingBroker):
     """Adds entries to streams. `name` is the stream."""
 
     def __init__(self, address: BrokerAddress, options: RedisStreamOptions) -> None:
-        from redis.asyncio import Redis
-        from redis.asyncio.retry import Retry
-        from redis.backoff import NoBackoff
+        client = redis_client(address)
+        super().__init__(client.close)
+        self._add_once = client.register_script(_ADD_ONCE)
 
-        # One immediate retry replaces a connection that was lost while idle; further retries are the run's.
-        self._client: Any = Redis.from_url(
-            address.url,
-            socket_connect_timeout=CONNECT_TIMEOUT_S,
-            socket_timeout=RESPONSE_TIMEOUT_S,
-            retry=Retry(NoBackoff(), 1),
-        )
-        self._add_once: Any = self._client.register_script(_ADD_ONCE)
-
-    async def publish(self, message: BrokerMessage) -> Receipt:
+    def send(self, message: BrokerMessage) -> Receipt:
         """Add the entry, unless there is one with its key."""
         options: RedisStreamOptions = message.options
         fields = [part for pair in stream_entry(message).items() for part in pair]
         # In a cluster both keys must be on one node; the hash tag in braces decides which.
         names = [message.name, f"{{{message.name}}}:timewright:{message.key}"]
-        made, known = await self._add_once(keys=names, args=[options.remember, options.maxlen, *fields])
+        made, known = self._add_once(keys=names, args=[options.remember, options.maxlen, *fields])
         return Receipt(id=made.decode(), duplicate=bool(known), detail={"stream": message.name})
-
-    async def close(self) -> None:
-        """Close every connection of the client."""
-        await self._client.aclose()
 
 
 def stream_entry(message: BrokerMessage) -> dict[str, bytes | str]:
@@ -144,11 +131,8 @@ class DramatiqBroker(BlockingBroker):
         super().__init__(self._client.close)
         self._sent_keys = SentKeys(self._client, broker="dramatiq")
 
-    async def publish(self, message: BrokerMessage) -> Receipt:
+    def send(self, message: BrokerMessage) -> Receipt:
         """Enqueue the message, unless one with its key was accepted."""
-        return await self.run_in_thread(self._publish, message)
-
-    def _publish(self, message: BrokerMessage) -> Receipt:
         known = bool(self._sent_keys.get(message.key))
         if not known:
             self._broker.enqueue(actor_message(message))
@@ -194,20 +178,13 @@ class RqBroker(BlockingBroker):
         self._client = redis_client(address)
         super().__init__(self._client.close)
 
-    async def publish(self, message: BrokerMessage) -> Receipt:
-        """Enqueue the job, unless it exists and has not failed."""
-        return await self.run_in_thread(self._publish, message)
-
-    async def read_outcome(self, message: BrokerMessage, remote_id: str) -> Outcome | None:
-        """The outcome of the job according to Redis."""
-        return await self.run_in_thread(self._read_outcome, message)
-
     async def cancel(self, message: BrokerMessage, remote_id: str) -> None:
         """Remove the job from its queue, or ask its worker to stop it and wait for that."""
         if await poll_until(lambda: self.run_in_thread(self._stop, message), interval_s=_STOP_POLL_S):
             await poll_until(lambda: self.run_in_thread(self._has_stopped, message), interval_s=_STOP_POLL_S)
 
-    def _publish(self, message: BrokerMessage) -> Receipt:
+    def send(self, message: BrokerMessage) -> Receipt:
+        """Enqueue the job, unless it exists and has not failed."""
         status = self._status(message)
         has_ended = status in _FAILED_STATES or self._is_abandoned(message, status)
         if has_ended:
@@ -217,7 +194,8 @@ class RqBroker(BlockingBroker):
             self._queue(message).enqueue_call(message.name, **enqueue_options(message))
         return Receipt(id=job_id(message.key), duplicate=known, detail={"queue": message.options.queue})
 
-    def _read_outcome(self, message: BrokerMessage) -> Outcome | None:
+    def find_outcome(self, message: BrokerMessage, remote_id: str) -> Outcome | None:
+        """The outcome of the job according to Redis."""
         status = self._status(message)
         if status == "finished":
             return Succeeded(result=self._value(message))
