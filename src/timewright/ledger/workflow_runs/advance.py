@@ -34,7 +34,8 @@ from timewright.ledger.workflow_runs.records import (
     HELD_BY_WAIT,
     HELD_BY_WORKFLOW,
     WorkflowPlan,
-    load_plan,
+    pinned_workflow,
+    plan_of,
     step_terms,
     workflow_context,
 )
@@ -123,17 +124,13 @@ def stop_workflows(
 
 def cancel_deadline(tx: Transaction, run: Run, until: datetime) -> datetime:
     """When a cancelled run must have ended: a workflow with steps that clean up keeps its own time limit."""
-    context = workflow_context(run) if run.holder == HELD_BY_WORKFLOW else None
-    pin = context.pin if context is not None else None
-    plan = load_plan(tx, run.namespace, pin) if pin is not None else None
+    plan = plan_of(tx, run) if run.holder == HELD_BY_WORKFLOW else None
     return run.lease_until or until if plan is not None and plan.has_cleanup else until
 
 
 def open_stepper(tx: Transaction, parent: Run, total: StepRow, *, now: datetime) -> WorkflowStepper | None:
     """The stepper of a workflow run; None if its workflow cannot be found."""
-    context = workflow_context(parent)
-    pin = context.pin if context is not None else None
-    plan = load_plan(tx, parent.namespace, pin) if pin is not None else None
+    pin, plan = pinned_workflow(parent), plan_of(tx, parent)
     if pin is None or plan is None:
         return None
     stepper = WorkflowStepper(tx, parent, pin, plan, now=now)

@@ -22,8 +22,7 @@ from timewright.ledger.workflow_runs.records import (
     HELD_BY_EXECUTOR,
     HELD_BY_WORKFLOW,
     WorkflowContext,
-    load_plan,
-    workflow_context,
+    plan_of,
 )
 from timewright.ledger.workflow_runs.versions import workflow_end, workflow_time_limit
 from timewright.ports import Ids, Store, Transaction
@@ -110,12 +109,7 @@ def record_executor_start(store: Store, run: Run, *, now: datetime) -> None:
 
     def work(tx: Transaction) -> None:
         lease = load_terms(tx, [run])[run.id].terms.lease
-        context = workflow_context(run) if run.holder == HELD_BY_EXECUTOR else None
-        plan = (
-            load_plan(tx, run.namespace, context.pin)
-            if context is not None and context.pin is not None
-            else None
-        )
+        plan = plan_of(tx, run) if run.holder == HELD_BY_EXECUTOR else None
         length = workflow_time_limit(plan.spec, lease, outside=True) if plan is not None else lease.length
         tx.extend_lease(run.id, until=now + length, started_at=run.started_at or now)
 

@@ -217,6 +217,27 @@ def load_plan(tx: Transaction, namespace: str, context: WorkflowContext) -> Work
     return found
 
 
+def pinned_workflow(run: Run) -> WorkflowContext | None:
+    """The workflow whose steps a run starts, once its version is known; None for other runs."""
+    context = workflow_context(run)
+    return context.pin if context is not None else None
+
+
+def plan_of(tx: Transaction, run: Run) -> WorkflowPlan | None:
+    """The plan of the workflow whose steps a run starts; None if it starts none, or it is unreadable."""
+    pin = pinned_workflow(run)
+    return load_plan(tx, run.namespace, pin) if pin is not None else None
+
+
+def step_of(tx: Transaction, run: Run) -> Step | None:
+    """The step that a run is; None if it is none, or its workflow is unreadable."""
+    context = workflow_context(run)
+    if context is None or not context.step:
+        return None
+    plan = load_plan(tx, run.namespace, context)
+    return plan.steps.get(context.step) if plan is not None else None
+
+
 def spec_digest(spec: WorkflowSpec) -> str:
     """A hash of the definition, without its version."""
     body = msgspec.json.encode(msgspec.structs.replace(spec, version=1))
@@ -233,8 +254,7 @@ def step_terms(tx: Transaction, run: Run) -> ExecutionTerms | None:
         return ExecutionTerms(
             target=Workflow(workflow=context.workflow, version=context.version, user=user), retry=LAUNCH_RETRY
         )
-    plan = load_plan(tx, run.namespace, context)
-    step = plan.steps.get(context.step) if plan is not None else None
+    step = step_of(tx, run)
     if step is None:
         return None
     try:

@@ -16,6 +16,7 @@ from timewright.ledger.workflow_runs.records import (
     WorkflowPlan,
     find_header,
     load_plan,
+    plan_of,
     read_spec,
     spec_digest,
     workflow_context,
@@ -108,9 +109,7 @@ def workflow_end(
 
 def is_past_deadline(tx: Transaction, run: Run) -> bool:
     """Whether a workflow run has reached its deadline."""
-    context = workflow_context(run)
-    pin = context.pin if context is not None else None
-    plan = load_plan(tx, run.namespace, pin) if pin is not None else None
+    plan = plan_of(tx, run)
     deadline = plan.spec.deadline if plan is not None else None
     return deadline is not None and run.lease_until == run.planned_at + deadline
 

@@ -15,7 +15,8 @@ from timewright.errors import NotAllowed
 from timewright.ledger.workflow_runs.records import (
     HELD_BY_WAIT,
     WorkflowContext,
-    load_plan,
+    pinned_workflow,
+    step_of,
     workflow_context,
 )
 from timewright.ports import Transaction
@@ -38,9 +39,7 @@ class WaitingStep(Struct, frozen=True):
 
 def find_waiting_step(tx: Transaction, run: Run) -> WaitingStep:
     """The step that a run is, which must still wait."""
-    context = workflow_context(run)
-    plan = load_plan(tx, run.namespace, context) if context is not None and context.step else None
-    step = plan.steps.get(context.step) if plan is not None and context is not None else None
+    context, step = workflow_context(run), step_of(tx, run)
     if step is None or step.wait is None or context is None:
         raise NotAllowed(
             f"run {run.id} does not wait for an answer",
@@ -81,8 +80,7 @@ def event_scopes(tx: Transaction, waiting: Sequence[WaitingStep], event: Any) ->
     scopes: list[dict[str, Any]] = []
     for one in waiting:
         parent = parents.get(one.run.parent)
-        context = workflow_context(parent) if parent is not None else None
-        pin = context.pin if context is not None else None
+        pin = pinned_workflow(parent) if parent is not None else None
         scope = {"event": event, "input": pin.input if pin is not None else {}}
         scopes.append(scope | {"item": one.context.values.get("item")})
     return scopes
@@ -90,9 +88,7 @@ def event_scopes(tx: Transaction, waiting: Sequence[WaitingStep], event: Any) ->
 
 def wait_over(tx: Transaction, run: Run) -> Outcome:
     """The outcome of a step when its time is over and nothing came."""
-    context = workflow_context(run)
-    plan = load_plan(tx, run.namespace, context) if context is not None else None
-    step = plan.steps.get(context.step) if plan is not None and context is not None else None
+    step = step_of(tx, run)
     wait = step.wait if step is not None else None
     if wait is not None and isinstance(wait.otherwise, dict):
         return Succeeded(result=wait.otherwise, outcome_label="noop")
