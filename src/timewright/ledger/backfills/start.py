@@ -203,16 +203,9 @@ def _choose(instants: Sequence[datetime], rows: Sequence[Run], terms: BackfillTe
     """Return the instants that a backfill runs, in its order."""
     chosen = list(instants)
     if terms.only != "all":
-        own = {run.planned_at: run for run in rows if not run.dedupe_scope and run.last_of is None}
-        spans = [run for run in rows if run.last_of is not None]
+        row_of = _rows_by_instant(rows)
         done = {run.planned_at for run in rows if is_backfill_run(run) and run.state in _DONE}
         matches = _MATCHES[terms.only]
-
-        def row_of(at: datetime) -> Run | None:
-            return own.get(at) or next(
-                (s for s in spans if s.last_of and s.planned_at <= at <= s.last_of), None
-            )
-
         chosen = [at for at in instants if at not in done and matches(row_of(at))]
     return chosen[::-1] if terms.newest_first else chosen
 
@@ -220,15 +213,25 @@ def _choose(instants: Sequence[datetime], rows: Sequence[Run], terms: BackfillTe
 def _build_entries(
     instants: Sequence[datetime], rows: Sequence[Run], *, ids: Ids, now: datetime
 ) -> list[BackfillEntry]:
-    exact = {run.planned_at: run.id for run in rows if not run.dedupe_scope}
-    spans = [run for run in rows if run.last_of is not None]
+    row_of = _rows_by_instant(rows)
     entries = []
     for at in instants:
-        over = exact.get(at) or next(
-            (s.id for s in spans if s.last_of and s.planned_at <= at <= s.last_of), ""
-        )
-        entries.append(BackfillEntry(ids.new("run", now=max(now, at)), to_micros(at), over))
+        row = row_of(at)
+        run_id = ids.new("run", now=max(now, at))
+        entries.append(BackfillEntry(run_id, to_micros(at), row.id if row is not None else ""))
     return entries
+
+
+def _rows_by_instant(rows: Sequence[Run]) -> Callable[[datetime], Run | None]:
+    """Return a lookup of the row that decided an occurrence: its own, or one for several skipped instants."""
+    own = {run.planned_at: run for run in rows if not run.dedupe_scope and run.last_of is None}
+    spans = [run for run in rows if run.last_of is not None]
+
+    def row_of(at: datetime) -> Run | None:
+        spanning = (one for one in spans if one.last_of and one.planned_at <= at <= one.last_of)
+        return own.get(at) or next(spanning, None)
+
+    return row_of
 
 
 def _preview(
