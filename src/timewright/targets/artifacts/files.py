@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from timewright.errors import InvalidInput, MissingExtra
 
@@ -19,33 +19,42 @@ RUN_ID = re.compile(r"run_[0-9A-Za-z]{1,64}")
 _NO_FOLLOW = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
-class ArtifactFiles(Protocol):
+class ArtifactFiles:
     """A place for the files of runs. `owner` is the folder of a namespace."""
 
     location: str
 
     def create(self, owner: str, run_id: str, name: str, chunks: Iterable[bytes]) -> None:
         """Write a file, whole or not at all, and durably."""
-        ...
+        raise NotImplementedError
 
     def open(self, owner: str, run_id: str, name: str) -> BinaryIO:
         """Open a file for reading; raises FileNotFoundError."""
-        ...
+        raise NotImplementedError
 
     def runs(self, *, after: tuple[str, str], limit: int) -> list[tuple[str, str]]:
         """The owners and runs with files, in order, after one of them."""
-        ...
+        found: list[tuple[str, str]] = []
+        for owner in self.folders():
+            if owner >= after[0] and len(found) < limit:
+                runs = [(owner, run) for run in self.folders(owner) if RUN_ID.fullmatch(run)]
+                found += [one for one in runs if one > after]
+        return found[:limit]
+
+    def folders(self, *below: str) -> list[str]:
+        """The names of the folders below the place, or below one of its folders, in order."""
+        raise NotImplementedError
 
     def files(self, owner: str, run_id: str) -> list[tuple[str, float]]:
-        """The names of a run's files, and when each was written."""
-        ...
+        """The names of a run's files, unfinished ones too, and when each was written."""
+        raise NotImplementedError
 
     def delete(self, owner: str, run_id: str, names: Iterable[str]) -> None:
         """Delete files of a run, and its folder if it is empty then."""
-        ...
+        raise NotImplementedError
 
 
-class FolderFiles:
+class FolderFiles(ArtifactFiles):
     """Files in a folder that only this user can read. Symbolic links are neither followed nor written."""
 
     def __init__(self, root: Path) -> None:
@@ -78,14 +87,13 @@ class FolderFiles:
         self._check_folders(folder)
         return open_regular_file(folder / name)
 
-    def runs(self, *, after: tuple[str, str], limit: int) -> list[tuple[str, str]]:
-        """The owners and runs with files, in order, after one of them."""
-        found: list[tuple[str, str]] = []
-        for owner in _folders_in(self.root):
-            if owner >= after[0] and len(found) < limit:
-                runs = [(owner, run) for run in _folders_in(self.root / owner) if RUN_ID.fullmatch(run)]
-                found += [one for one in runs if one > after]
-        return found[:limit]
+    def folders(self, *below: str) -> list[str]:
+        """The names of the folders below the place, or below one of its folders, in order."""
+        try:
+            with os.scandir(self.root.joinpath(*below)) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        except OSError:
+            return []
 
     def files(self, owner: str, run_id: str) -> list[tuple[str, float]]:
         """The names of a run's files, unfinished ones too, and when each was written."""
@@ -120,7 +128,7 @@ class FolderFiles:
             )
 
 
-class BucketFiles:
+class BucketFiles(ArtifactFiles):
     """Objects below a URL that fsspec can open, such as `s3://bucket/artifacts`."""
 
     def __init__(self, url: str) -> None:
@@ -158,19 +166,18 @@ class BucketFiles:
         opened: BinaryIO = self._fs.open(self._path(owner, run_id, name), "rb")
         return opened
 
-    def runs(self, *, after: tuple[str, str], limit: int) -> list[tuple[str, str]]:
-        """The owners and runs with objects, in order, after one of them."""
-        found: list[tuple[str, str]] = []
-        for owner in self._names(self._root):
-            if owner >= after[0] and len(found) < limit:
-                runs = [(owner, run) for run in self._names(self._path(owner)) if RUN_ID.fullmatch(run)]
-                found += [one for one in runs if one > after]
-        return found[:limit]
+    def folders(self, *below: str) -> list[str]:
+        """The names of what is below the URL, or below one of its folders, in order."""
+        path = self._path(*below)
+        try:
+            return sorted(str(one).rstrip("/").rpartition("/")[2] for one in self._fs.ls(path, detail=False))
+        except FileNotFoundError:
+            return []
 
     def files(self, owner: str, run_id: str) -> list[tuple[str, float]]:
         """The names of a run's objects, and when each was written."""
         found = []
-        for name in self._names(self._path(owner, run_id)):
+        for name in self.folders(owner, run_id):
             with suppress(OSError, NotImplementedError):
                 found.append((name, self._fs.modified(self._path(owner, run_id, name)).timestamp()))
         return found
@@ -185,12 +192,6 @@ class BucketFiles:
 
     def _path(self, *parts: str) -> str:
         return "/".join((self._root.rstrip("/"), *parts))
-
-    def _names(self, path: str) -> list[str]:
-        try:
-            return sorted(str(one).rstrip("/").rpartition("/")[2] for one in self._fs.ls(path, detail=False))
-        except FileNotFoundError:
-            return []
 
 
 def open_regular_file(path: Path) -> BinaryIO:
@@ -215,14 +216,6 @@ def _not_regular(path: Path) -> InvalidInput:
         rule="links, pipes and devices are not read as artifacts",
         fix="give the path of the file itself",
     )
-
-
-def _folders_in(folder: Path) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-    except OSError:
-        return []
 
 
 def _sync_folder(folder: Path) -> None:
