@@ -35,6 +35,7 @@ LogSink = Callable[[str], None]
 # Tasks and `asyncio.to_thread` inherit it; a thread that a function starts itself does not.
 CURRENT_LOG: ContextVar[LogSink | None] = ContextVar("timewright-current-log", default=None)
 
+_OMITTED = "\n… {} bytes left out …\n"
 _CONTINUATION_BYTES = range(0x80, 0xC0)  # never the first byte of a UTF-8 character
 
 
@@ -272,33 +273,45 @@ class HeadTailBuffer:
         """How many bytes between head and tail were dropped."""
         return self.size - len(self._head) - min(len(self._tail), self._tail_limit)
 
-    def snapshot(self, remover: RevealedSecrets | None = None) -> OutputExcerpt:
+    def snapshot(self, secrets: RevealedSecrets | None = None) -> OutputExcerpt:
         """The text so far. A partial character or secret at the end is held back until the rest arrives."""
+        head, tail, omitted = self._parts()
+        first = _decode(head, secrets).replace("\0", "\ufffd")
+        if not omitted:
+            return OutputExcerpt(text=first, size=len(first.encode()))
+        last = _decode(_without_cut_secret(tail, secrets), secrets).replace("\0", "\ufffd")
+        before = first + _OMITTED.format(omitted)
+        size = len(first.encode()) + omitted + len(last.encode())
+        return OutputExcerpt(text=before + last, size=size, tail_offset=len(before.encode()))
+
+    def text(self, secrets: RevealedSecrets | None = None) -> str:
+        """The final text. A line in the middle states how many bytes were dropped."""
+        head, tail, omitted = self._parts()
+        end = _without_cut_secret(tail, secrets) if omitted else head
+        last = (end if secrets is None else secrets.redact(end)).decode("utf-8", "replace")
+        return _decode(head, secrets) + _OMITTED.format(omitted) + last if omitted else last
+
+    def _parts(self) -> tuple[bytes, bytes, int]:
+        """The head, the tail from its first whole character on, and how many bytes were dropped between.
+
+        If none were dropped, the head is everything.
+        """
         with self._lock:
             head, tail = bytes(self._head), bytes(self._tail[-self._tail_limit :])
             omitted = self.omitted_bytes
         if not omitted:
-            whole = _decode(head + tail, remover)
-            return OutputExcerpt(text=whole, size=len(whole.encode()))
+            return head + tail, b"", 0
         start = next((i for i, byte in enumerate(tail[:4]) if byte not in _CONTINUATION_BYTES), 0)
-        rest = tail[start:] if remover is None else remover.drop_partial_start(tail[start:])
-        first, last = _decode(head, remover), _decode(rest, remover)
-        before = f"{first}\n… {omitted} bytes left out …\n"
-        size = len(first.encode()) + omitted + len(last.encode())
-        return OutputExcerpt(text=before + last, size=size, tail_offset=len(before.encode()))
-
-    def text(self) -> str:
-        """The final text. A line in the middle states how many bytes were dropped."""
-        tail = bytes(self._tail[-self._tail_limit :])
-        if not self.omitted_bytes:
-            return (bytes(self._head) + tail).decode("utf-8", "replace")
-        start = next((i for i, byte in enumerate(tail[:4]) if byte not in _CONTINUATION_BYTES), 0)
-        # An incremental decoder without final=True drops a character that was cut in two.
-        head = codecs.getincrementaldecoder("utf-8")("replace").decode(bytes(self._head))
-        return f"{head}\n… {self.omitted_bytes} bytes left out …\n{tail[start:].decode('utf-8', 'replace')}"
+        return head, tail[start:], omitted
 
 
-def _decode(data: bytes, hiding: RevealedSecrets | None) -> str:
-    if hiding is not None:
-        data = hiding.drop_partial_end(hiding.redact(data))
-    return codecs.getincrementaldecoder("utf-8")("replace").decode(data).replace("\0", "\ufffd")
+def _without_cut_secret(tail: bytes, secrets: RevealedSecrets | None) -> bytes:
+    return tail if secrets is None else secrets.drop_partial_start(tail)
+
+
+def _decode(data: bytes, secrets: RevealedSecrets | None) -> str:
+    """The text without secrets. A secret or a character that is cut at the end is dropped."""
+    if secrets is not None:
+        data = secrets.drop_partial_end(secrets.redact(data))
+    # An incremental decoder without final=True drops a character that was cut in two.
+    return codecs.getincrementaldecoder("utf-8")("replace").decode(data)

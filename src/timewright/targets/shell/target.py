@@ -239,7 +239,7 @@ class _Command:
         child = self._child
         if child is None or not child.output.size:
             return None
-        return child.output.snapshot(self._revealed if self._revealed.values else None)
+        return child.output.snapshot(self._revealed)
 
     def start(self) -> None:
         """Start the process, unless `stop` was called before; then the queued stop reports the outcome."""
@@ -300,25 +300,11 @@ def _exit_outcome(child: ChildProcess, limits: CommandLimits) -> Outcome:
     return failed(child.status.describe(), unknown=child.status.code is None)
 
 
-def _redacted_output(child: ChildProcess, revealed: RevealedSecrets) -> str:
-    """The output without secrets, also where one was cut at the omitted middle."""
-    text = child.output.text()
-    if not revealed.values:
-        return text
-    head, gap, tail = text.partition("\n… ") if child.output.omitted_bytes else (text, "", "")
-    line, end, tail = tail.partition(" …\n")
-    cut_head = (
-        revealed.drop_partial_end(revealed.redact(head.encode())) if gap else revealed.redact(head.encode())
-    )
-    cut_tail = revealed.redact(revealed.drop_partial_start(tail.encode()))
-    return f"{cut_head.decode(errors='replace')}{gap}{line}{end}{cut_tail.decode(errors='replace')}"
-
-
 def _build_result(child: ChildProcess, revealed: RevealedSecrets) -> dict[str, Any]:
     """The result of a command: exit code or signal, and the head and tail of its output."""
     result: dict[str, Any] = {
         "exit": child.status.code if child.status is not None else None,
-        "output": _redacted_output(child, revealed),
+        "output": child.output.text(revealed),
         "output_bytes": child.output.size,
     }
     if child.status is not None and child.status.signal is not None:
