@@ -15,11 +15,14 @@ import threading
 from collections import deque
 from contextlib import suppress
 from time import monotonic
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from timewright.errors import OverQuota
 from timewright.targets.io_thread import IoThread
 from timewright.targets.outcomes import run_safely
+
+if TYPE_CHECKING:
+    from timewright.targets.call.in_process import InProcessCall
 
 # If a thread took an item within the last 1 ms, the queue is moving: a woken thread rechecks every 0.3 ms.
 QUEUE_MOVING_S = 0.001
@@ -223,16 +226,6 @@ class CallThreadPool:
         return bool(self._queue) and not self._closed and monotonic() - self._last_taken_at < QUEUE_MOVING_S
 
 
-class CallOfRun(Protocol):
-    """A call that belongs to a run."""
-
-    run_id: str
-
-    def start(self) -> None:
-        """Start the call after it waited."""
-        ...
-
-
 class CallsByRun:
     """The calls of this process by run: a call waits until an earlier call of its run has returned.
 
@@ -241,8 +234,8 @@ class CallsByRun:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._current: dict[str, CallOfRun] = {}
-        self._waiting: dict[str, list[CallOfRun]] = {}
+        self._current: dict[str, InProcessCall] = {}
+        self._waiting: dict[str, list[InProcessCall]] = {}
 
     def forget_all(self) -> None:
         """Forget all calls, in a process without their threads."""
@@ -250,7 +243,7 @@ class CallsByRun:
         self._current.clear()
         self._waiting.clear()
 
-    def enter(self, call: CallOfRun) -> bool:
+    def enter(self, call: InProcessCall) -> bool:
         """Register a call; returns whether it may start now. Otherwise `start` is called later."""
         with self._lock:
             if self._current.setdefault(call.run_id, call) is call:
@@ -258,7 +251,7 @@ class CallsByRun:
             self._waiting.setdefault(call.run_id, []).append(call)
             return False
 
-    def withdraw(self, call: CallOfRun) -> bool:
+    def withdraw(self, call: InProcessCall) -> bool:
         """Remove a call that waits; returns whether it waited."""
         with self._lock:
             waiting = self._waiting.get(call.run_id, [])
@@ -267,7 +260,7 @@ class CallsByRun:
             waiting.remove(call)
             return True
 
-    def leave(self, call: CallOfRun) -> None:
+    def leave(self, call: InProcessCall) -> None:
         """Remove a call whose function has returned, and start the next one of its run."""
         with self._lock:
             if self._current.get(call.run_id) is not call:
@@ -301,29 +294,16 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=ForkCounter.count_fork)
 
 
-class TimeLimited(Protocol):
-    """Something with a time limit."""
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether it has ended."""
-        ...
-
-    def on_time_limit(self) -> None:
-        """Called on the I/O thread when the time limit is reached."""
-        ...
-
-
 class Deadlines:
     """Calls `on_time_limit` of calls that run too long, without a timer for each call."""
 
     def __init__(self, io_thread: IoThread) -> None:
         self._io_thread = io_thread
         self._lock = threading.Lock()
-        self._queues: dict[float, deque[tuple[float, TimeLimited]]] = {}
+        self._queues: dict[float, deque[tuple[float, InProcessCall]]] = {}
         self._cleanup_at = _CLEANUP_THRESHOLD
 
-    def add(self, limited: TimeLimited, seconds: float) -> None:
+    def add(self, limited: InProcessCall, seconds: float) -> None:
         """Start the time limit of a call now."""
         at = self._io_thread.monotonic() + seconds
         with self._lock:
@@ -337,7 +317,7 @@ class Deadlines:
             queue.append((at, limited))
 
     def _check_expired(self, seconds: float) -> None:
-        now, late = self._io_thread.monotonic(), list[TimeLimited]()
+        now, late = self._io_thread.monotonic(), list["InProcessCall"]()
         with self._lock:
             queue = self._queues[seconds]
             while queue and (queue[0][1].is_finished or queue[0][0] <= now):
