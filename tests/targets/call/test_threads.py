@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from tests.targets.kit import CallItem
-from timewright.targets.call import threads
-from timewright.targets.call.threads import CallThreadPool, Deadlines
+from timewright.targets.call.threads import CallThreadPool
 
 TIMEOUT_S = 60.0
 
@@ -126,81 +124,3 @@ def test_an_abandoned_thread_is_replaced_when_items_are_queued() -> None:
     assert pool.leaked == 1
     never.set()
     pool.close(grace=TIMEOUT_S)
-
-
-# Time limits.
-
-
-class ManualIoThread:
-    """An I/O thread whose time is advanced by the test."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.timers: list[tuple[float, Callable[[], object]]] = []
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def call_later(self, seconds: float, action: Callable[[], object]) -> None:
-        self.timers.append((self.now + seconds, action))
-
-    def advance_to(self, now: float) -> None:
-        while self.timers and min(self.timers)[0] <= now:
-            timer = min(self.timers, key=lambda entry: entry[0])
-            self.timers.remove(timer)
-            self.now = timer[0]
-            timer[1]()
-        self.now = now
-
-
-class TimedCall:
-    def __init__(self) -> None:
-        self.is_finished = False
-        self.ended_at: list[float] = []
-
-
-def timed_call(io_thread: ManualIoThread) -> Any:
-    one = TimedCall()
-    one.on_time_limit = lambda: one.ended_at.append(io_thread.now)  # type: ignore[attr-defined]
-    return one
-
-
-def test_calls_with_the_same_time_limit_share_one_timer() -> None:
-    io_thread = ManualIoThread()
-    time_limits = Deadlines(io_thread)  # type: ignore[arg-type]
-    calls = []
-    for second in range(5):
-        io_thread.advance_to(float(second))
-        calls.append(timed_call(io_thread))
-        time_limits.add(calls[-1], 60.0)
-    assert len(io_thread.timers) == 1
-    calls[1].is_finished = True
-    io_thread.advance_to(100.0)
-    assert [one.ended_at for one in calls] == [[60.0], [], [62.0], [63.0], [64.0]]
-    assert io_thread.timers == []
-    assert time_limits._queues == {}
-
-
-def test_each_time_limit_has_its_own_queue() -> None:
-    io_thread = ManualIoThread()
-    time_limits = Deadlines(io_thread)  # type: ignore[arg-type]
-    long, short = timed_call(io_thread), timed_call(io_thread)
-    time_limits.add(long, 60.0)
-    time_limits.add(short, 1.0)
-    io_thread.advance_to(2.0)
-    assert (short.ended_at, long.ended_at) == ([1.0], [])
-
-
-def test_finished_calls_are_removed_from_the_queue_of_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "_CLEANUP_THRESHOLD", 10)
-    io_thread = ManualIoThread()
-    time_limits = Deadlines(io_thread)  # type: ignore[arg-type]
-    slow = timed_call(io_thread)
-    time_limits.add(slow, 60.0)
-    for _ in range(1000):
-        quick = timed_call(io_thread)
-        time_limits.add(quick, 60.0)
-        quick.is_finished = True
-    assert len(time_limits._queues[60.0]) < 50
-    io_thread.advance_to(60.0)
-    assert slow.ended_at == [60.0]

@@ -17,7 +17,7 @@ from timewright.errors import NotAllowed
 from timewright.ports.attempt_output import OutputExcerpt, WorkReport
 from timewright.targets.artifacts.store import ArtifactStore, AttemptArtifacts
 from timewright.targets.call.registry import RegisteredFunction
-from timewright.targets.call.threads import CALLS_BY_RUN, CallThreadPool, Deadlines, ForkCounter, WorkItem
+from timewright.targets.call.threads import CALLS_BY_RUN, CallThreadPool, ForkCounter, WorkItem
 from timewright.targets.context import Cancellation, Context
 from timewright.targets.io_thread import IoThread, Timer
 from timewright.targets.outcomes import (
@@ -61,7 +61,6 @@ class InProcessCalls:
         self.run_tokens = run_tokens
         self.artifacts = artifacts
         self.io_thread = io_thread
-        self.deadlines = Deadlines(io_thread)
         self.threads = threads
         self._loop = loop
         self._owns_loop = loop is None
@@ -213,11 +212,6 @@ class InProcessCall:
         if not self._result.is_set:
             self._call_later(grace, self._abandon)
 
-    @property
-    def is_finished(self) -> bool:
-        """Whether it has reported its outcome."""
-        return self._result.is_set
-
     def on_time_limit(self) -> None:
         """Stop the call: its time limit is reached."""
         raise NotImplementedError
@@ -225,6 +219,10 @@ class InProcessCall:
     def _submit(self) -> None:
         """Give the call to its thread or loop."""
         raise NotImplementedError
+
+    def _start_time_limit(self) -> None:
+        if self._limit is not None:
+            self._timers += (self._calls.io_thread.call_later(self._limit, self.on_time_limit),)
 
     def _call_later(self, seconds: float, action: Callable[[], None]) -> None:
         try:
@@ -296,8 +294,7 @@ class ThreadCall(InProcessCall, WorkItem):
             self._report(self._stop_outcome)
             return
         try:
-            if self._limit is not None:
-                self._calls.deadlines.add(self, self._limit)
+            self._start_time_limit()
         except Exception as error:  # noqa: BLE001 - without its time limit the call must not start
             self._report(failure_from_exception(error))
             return
@@ -330,8 +327,7 @@ class LoopCall(InProcessCall):
     _is_stuck = False
 
     def _submit(self) -> None:
-        if self._limit is not None:
-            self._calls.deadlines.add(self, self._limit)
+        self._start_time_limit()
         self._task = self._calls.loop.submit(self._run(), self._on_finished)
         if self._stop_outcome is not None:
             self._task.cancel()

@@ -3,7 +3,7 @@
 A thread cannot be killed. An abandoned thread does not count against the limit, takes no more work, and ends
 when its function returns. It is a daemon thread, so it does not keep the process from exiting.
 
-Calls with the same time limit share one queue and one timer, and two calls of one run never run side by side.
+Two calls of one run never run side by side.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from timewright.errors import OverQuota
-from timewright.targets.io_thread import IoThread
 from timewright.targets.outcomes import run_safely
 
 if TYPE_CHECKING:
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
 # If a thread took an item within the last 1 ms, the queue is moving: a woken thread rechecks every 0.3 ms.
 QUEUE_MOVING_S = 0.001
 RECHECK_INTERVAL_S = 0.0003
-
-# Finished calls are removed from a queue when it reaches this length.
-_CLEANUP_THRESHOLD = 100
 
 
 class WorkItem:
@@ -292,40 +288,3 @@ class ForkCounter:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=ForkCounter.count_fork)
-
-
-class Deadlines:
-    """Calls `on_time_limit` of calls that run too long, without a timer for each call."""
-
-    def __init__(self, io_thread: IoThread) -> None:
-        self._io_thread = io_thread
-        self._lock = threading.Lock()
-        self._queues: dict[float, deque[tuple[float, InProcessCall]]] = {}
-        self._cleanup_at = _CLEANUP_THRESHOLD
-
-    def add(self, limited: InProcessCall, seconds: float) -> None:
-        """Start the time limit of a call now."""
-        at = self._io_thread.monotonic() + seconds
-        with self._lock:
-            queue = self._queues.get(seconds)
-            if queue is None:
-                self._io_thread.call_later(seconds, lambda: self._check_expired(seconds))
-                queue = self._queues[seconds] = deque()
-            if len(queue) >= self._cleanup_at:
-                queue = self._queues[seconds] = deque(entry for entry in queue if not entry[1].is_finished)
-                self._cleanup_at = max(_CLEANUP_THRESHOLD, 2 * len(queue))
-            queue.append((at, limited))
-
-    def _check_expired(self, seconds: float) -> None:
-        now, late = self._io_thread.monotonic(), list["InProcessCall"]()
-        with self._lock:
-            queue = self._queues[seconds]
-            while queue and (queue[0][1].is_finished or queue[0][0] <= now):
-                late.append(queue.popleft()[1])
-            if queue:
-                self._io_thread.call_later(queue[0][0] - now, lambda: self._check_expired(seconds))
-            else:
-                del self._queues[seconds]
-        for limited in late:
-            if not limited.is_finished:
-                limited.on_time_limit()
