@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import Any
@@ -15,31 +15,13 @@ from timewright.core.input.input_errors import input_error
 from timewright.core.target import SECRET_PREFIX, Publish
 from timewright.errors import InvalidInput, MissingExtra
 from timewright.ports import Launch
-from timewright.targets.publish.brokers.celery import CeleryBroker, CeleryOptions
-from timewright.targets.publish.brokers.kubernetes_temporal import (
-    KubernetesBroker,
-    KubernetesOptions,
-    TemporalBroker,
-    TemporalOptions,
-)
-from timewright.targets.publish.brokers.messaging import (
-    NatsBroker,
-    NatsOptions,
-    RabbitmqBroker,
-    RabbitmqOptions,
-    SqsBroker,
-    SqsOptions,
-)
-from timewright.targets.publish.brokers.redis import (
-    DramatiqBroker,
-    DramatiqOptions,
-    RedisStreamBroker,
-    RedisStreamOptions,
-    RqBroker,
-    RqOptions,
-)
+from timewright.targets.publish.brokers.celery import CeleryBroker
+from timewright.targets.publish.brokers.kubernetes_temporal import KubernetesBroker, TemporalBroker
+from timewright.targets.publish.brokers.messaging import NatsBroker, RabbitmqBroker, SqsBroker
+from timewright.targets.publish.brokers.redis import DramatiqBroker, RedisStreamBroker, RqBroker
 from timewright.targets.publish.protocol import (
     URL_FIELD,
+    Broker,
     BrokerAddress,
     BrokerMessage,
     BrokerOptions,
@@ -53,133 +35,16 @@ from timewright.targets.secret_references import (
     parse_reference,
 )
 
-MEBIBYTE = 1_048_576
-_REDIS = ("redis", "rediss")
-_REDIS_FIX = "redis://localhost:6379/0"
-
-
-class BrokerType(Struct, frozen=True, kw_only=True):
-    """One kind of broker."""
-
-    name: str
-    extra: str
-    modules: tuple[str, ...]
-    schemes: tuple[str, ...]
-    example_url: str
-    create: Callable[[BrokerAddress, Any], Any]
-    options_type: type[BrokerOptions]
-    max_bytes: int = MEBIBYTE
-    has_results: bool = False
-    has_default_address: bool = False
-    remedy: str = "check that the server runs, the address and the credentials"
-
-    def check_installed(self) -> None:
-        """Raise MissingExtra if a required package is not installed."""
-        for module in self.modules:
-            if find_spec(module) is None:
-                raise MissingExtra(
-                    f"publishing to {self.name} needs the package {module}, which is not installed",
-                    field="target.to",
-                    value=self.name,
-                    rule=f"publish to {self.name} needs {' and '.join(self.modules)}",
-                    fix=f'pip install "timewright[{self.extra}]"',
-                )
-
-
-_ALL = (
-    BrokerType(
-        name="celery",
-        extra="celery",
-        modules=("celery", "redis"),
-        schemes=(*_REDIS, "amqp", "amqps"),
-        example_url=_REDIS_FIX,
-        create=CeleryBroker,
-        options_type=CeleryOptions,
-        has_results=True,
-    ),
-    BrokerType(
-        name="rq",
-        extra="rq",
-        modules=("rq", "redis"),
-        schemes=_REDIS,
-        example_url=_REDIS_FIX,
-        create=RqBroker,
-        options_type=RqOptions,
-        has_results=True,
-    ),
-    BrokerType(
-        name="dramatiq",
-        extra="dramatiq",
-        modules=("dramatiq", "redis"),
-        schemes=_REDIS,
-        example_url=_REDIS_FIX,
-        create=DramatiqBroker,
-        options_type=DramatiqOptions,
-    ),
-    BrokerType(
-        name="redis",
-        extra="redis",
-        modules=("redis",),
-        schemes=_REDIS,
-        example_url=_REDIS_FIX,
-        create=RedisStreamBroker,
-        options_type=RedisStreamOptions,
-    ),
-    BrokerType(
-        name="nats",
-        extra="nats",
-        modules=("nats",),
-        schemes=("nats", "tls"),
-        example_url="nats://localhost:4222",
-        create=NatsBroker,
-        options_type=NatsOptions,
-        remedy="check that the server runs with JetStream, and that a stream has the subject",
-    ),
-    BrokerType(
-        name="rabbitmq",
-        extra="amqp",
-        modules=("aio_pika",),
-        schemes=("amqp", "amqps"),
-        example_url="amqp://localhost:5672/",
-        create=RabbitmqBroker,
-        options_type=RabbitmqOptions,
-        remedy="check that the server runs, that the queue exists, and the credentials",
-    ),
-    BrokerType(
-        name="sqs",
-        extra="sqs",
-        modules=("boto3",),
-        schemes=("https", "http"),
-        example_url="leave it out, or https://sqs.eu-central-1.amazonaws.com",
-        create=SqsBroker,
-        options_type=SqsOptions,
-        max_bytes=262_144,
-        has_default_address=True,
-        remedy="check that the queue exists, the region and the credentials",
-    ),
-    BrokerType(
-        name="temporal",
-        extra="temporal",
-        modules=("temporalio",),
-        schemes=("temporal",),
-        example_url="temporal://localhost:7233",
-        create=TemporalBroker,
-        options_type=TemporalOptions,
-        has_results=True,
-    ),
-    BrokerType(
-        name="kubernetes",
-        extra="kubernetes",
-        modules=("kubernetes_asyncio",),
-        schemes=("https", "http"),
-        example_url="leave it out, or https://kubernetes.example.com:6443",
-        create=KubernetesBroker,
-        options_type=KubernetesOptions,
-        has_results=True,
-        max_bytes=100_000,
-        has_default_address=True,
-        remedy="check that the API server is reachable, and that the account may create jobs",
-    ),
+_ALL: tuple[type[Broker], ...] = (
+    CeleryBroker,
+    RqBroker,
+    DramatiqBroker,
+    RedisStreamBroker,
+    NatsBroker,
+    RabbitmqBroker,
+    SqsBroker,
+    TemporalBroker,
+    KubernetesBroker,
 )
 BROKER_TYPES = {kind.name: kind for kind in _ALL}
 
@@ -187,7 +52,7 @@ BROKER_TYPES = {kind.name: kind for kind in _ALL}
 class PreparedPublish(Struct, frozen=True, kw_only=True):
     """A validated target; secrets are still references."""
 
-    broker_type: BrokerType
+    broker_type: type[Broker]
     url: str
     options: BrokerOptions
 
@@ -211,9 +76,22 @@ class PreparedPublish(Struct, frozen=True, kw_only=True):
         return build_message(target, launch, options=options, max_bytes=self.broker_type.max_bytes)
 
 
+def check_installed(broker_type: type[Broker]) -> None:
+    """Raise MissingExtra if a required package is not installed."""
+    for module in broker_type.modules:
+        if find_spec(module) is None:
+            raise MissingExtra(
+                f"publishing to {broker_type.name} needs the package {module}, which is not installed",
+                field="target.to",
+                value=broker_type.name,
+                rule=f"publish to {broker_type.name} needs {' and '.join(broker_type.modules)}",
+                fix=f'pip install "timewright[{broker_type.extra}]"',
+            )
+
+
 def check_publish(target: Publish) -> None:
     """Validate a target, and check that its client library is installed."""
-    prepare_publish(target).broker_type.check_installed()
+    check_installed(prepare_publish(target).broker_type)
 
 
 def prepare_publish(target: Publish) -> PreparedPublish:
@@ -232,12 +110,12 @@ def prepare_publish(target: Publish) -> PreparedPublish:
     return PreparedPublish(broker_type=broker_type, url=target.url, options=options)
 
 
-def is_allowed(broker_type: BrokerType, addresses: Sequence[BrokerAddress], allowed: Sequence[str]) -> bool:
+def is_allowed(broker_type: type[Broker], addresses: Sequence[BrokerAddress], allowed: Sequence[str]) -> bool:
     """Whether the administrator allows this broker: by name, or every address by scheme, host and port."""
     return broker_type.name in allowed or all(bool(one.host) and one.endpoint in allowed for one in addresses)
 
 
-def _kind(word: str) -> BrokerType:
+def _kind(word: str) -> type[Broker]:
     if word in BROKER_TYPES:
         return BROKER_TYPES[word]
     near = get_close_matches(word, BROKER_TYPES, n=1, cutoff=0.5)
@@ -250,7 +128,7 @@ def _kind(word: str) -> BrokerType:
     )
 
 
-def _check_url(broker_type: BrokerType, url: str) -> None:
+def _check_url(broker_type: type[Broker], url: str) -> None:
     """Refuse a URL with a password. A URL may be a reference to a secret as a whole."""
     if SECRET_PREFIX in url:
         found = parse_reference(url)
@@ -271,7 +149,7 @@ def _check_url(broker_type: BrokerType, url: str) -> None:
         )
 
 
-def _address(broker_type: BrokerType, url: str) -> BrokerAddress:
+def _address(broker_type: type[Broker], url: str) -> BrokerAddress:
     if not url and broker_type.has_default_address:
         return BrokerAddress()
     if not url:
@@ -280,7 +158,7 @@ def _address(broker_type: BrokerType, url: str) -> BrokerAddress:
     return parse_broker_url(url, schemes=broker_type.schemes, fix=broker_type.example_url)
 
 
-def _options(broker_type: BrokerType, given: dict[str, Any]) -> BrokerOptions:
+def _options(broker_type: type[Broker], given: dict[str, Any]) -> BrokerOptions:
     try:
         options: BrokerOptions = msgspec.convert(given, broker_type.options_type)
     except msgspec.ValidationError as error:

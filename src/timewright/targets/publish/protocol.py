@@ -19,6 +19,8 @@ from timewright.ports import Launch
 
 T = TypeVar("T")
 
+MEBIBYTE = 1_048_576
+
 CONNECT_TIMEOUT_S = 5.0
 RESPONSE_TIMEOUT_S = 10.0
 # Concurrent blocking calls per connection: a broker that hangs must not use up all threads.
@@ -49,6 +51,22 @@ DEFAULT_PORTS = {
 class Broker:
     """A connection that accepts messages until it is closed. Some brokers also report how the work ended."""
 
+    name: ClassVar[str]
+    # The extra of our package that installs these modules.
+    extra: ClassVar[str]
+    modules: ClassVar[tuple[str, ...]]
+    schemes: ClassVar[tuple[str, ...]]
+    example_url: ClassVar[str]
+    options_type: ClassVar[type[BrokerOptions]]
+    max_bytes: ClassVar[int] = MEBIBYTE
+    has_results: ClassVar[bool] = False
+    # Whether the client library finds an address by itself.
+    has_default_address: ClassVar[bool] = False
+    remedy: ClassVar[str] = "check that the server runs, the address and the credentials"
+
+    def __init__(self, address: BrokerAddress, options: Any) -> None:
+        raise NotImplementedError
+
     async def publish(self, message: BrokerMessage) -> Receipt:
         """Send the message and wait until the broker has accepted it. Raises the error of the library."""
         raise NotImplementedError
@@ -69,7 +87,9 @@ class Broker:
 class AsyncBroker(Broker):
     """A broker with an async library. It connects at the first message, and again after a lost connection."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: BrokerAddress, options: Any) -> None:
+        self._address = address
+        self._options = options
         self._client: Any = None
         self._opening = asyncio.Lock()
 

@@ -16,7 +16,12 @@ from timewright.errors import InvalidInput, MissingExtra, NotAllowed, NotFound
 from timewright.ports import Launch
 from timewright.targets.loop_thread import CANCEL_GRACE, AsyncAttempt, AsyncAttempts, LoopThread
 from timewright.targets.outcomes import failed, released_on_close, with_result
-from timewright.targets.publish.broker_types import PreparedPublish, is_allowed, prepare_publish
+from timewright.targets.publish.broker_types import (
+    PreparedPublish,
+    check_installed,
+    is_allowed,
+    prepare_publish,
+)
 from timewright.targets.publish.protocol import (
     Broker,
     BrokerAddress,
@@ -72,7 +77,7 @@ class PublishTarget:
             return Failed(error="this is not a publish target", final=True)
         try:
             prepared = prepare_publish(target)
-            prepared.broker_type.check_installed()
+            check_installed(prepared.broker_type)
             revealed = await reveal_secrets_async(
                 prepared.secrets,
                 namespace=launch.namespace,
@@ -108,7 +113,7 @@ class PublishTarget:
         try:
             async with (
                 deadline,
-                self._connections.use(key, lambda: prepared.broker_type.create(address, options)) as broker,
+                self._connections.use(key, lambda: prepared.broker_type(address, options)) as broker,
             ):
                 return await _send_and_wait(broker, message, named=named, attempt=attempt)
         except InvalidInput as error:

@@ -9,7 +9,12 @@ from msgspec import Meta
 from timewright.core.run.run import Failed, Outcome, Succeeded
 from timewright.core.target import SECRET_PREFIX
 from timewright.targets.outcomes import failed, to_json_value
-from timewright.targets.publish.brokers.redis import SentKeys, redis_client
+from timewright.targets.publish.brokers.redis import (
+    REDIS_EXAMPLE,
+    REDIS_SCHEMES,
+    SentKeys,
+    redis_client,
+)
 from timewright.targets.publish.protocol import (
     CONNECT_TIMEOUT_S,
     MAX_CONCURRENT_CALLS,
@@ -22,7 +27,6 @@ from timewright.targets.publish.protocol import (
     parse_broker_url,
 )
 
-REDIS_SCHEMES = ("redis", "rediss")
 _FAILED_STATES = frozenset({"FAILURE", "REVOKED"})
 
 
@@ -52,6 +56,14 @@ class CeleryBroker(BlockingBroker):
     Workers discard a revoked id, and an old result would be taken for a new one. So a task that is sent again
     after a failure or a cancellation gets the id `key.fence`.
     """
+
+    name = "celery"
+    extra = "celery"
+    modules = ("celery", "redis")
+    schemes = (*REDIS_SCHEMES, "amqp", "amqps")
+    example_url = REDIS_EXAMPLE
+    options_type = CeleryOptions
+    has_results = True
 
     def __init__(self, address: BrokerAddress, options: CeleryOptions) -> None:
         super().__init__(self._close_clients)

@@ -62,13 +62,22 @@ class KubernetesOptions(BrokerOptions, frozen=True, kw_only=True, forbid_unknown
 class KubernetesBroker(AsyncBroker):
     """Creates Jobs. A Job with the same name is not created again."""
 
+    name = "kubernetes"
+    extra = "kubernetes"
+    modules = ("kubernetes_asyncio",)
+    schemes = ("https", "http")
+    example_url = "leave it out, or https://kubernetes.example.com:6443"
+    options_type = KubernetesOptions
+    has_results = True
+    max_bytes = 100_000
+    has_default_address = True
+    remedy = "check that the API server is reachable, and that the account may create jobs"
+
     def __init__(self, address: BrokerAddress, options: KubernetesOptions) -> None:
         import kubernetes_asyncio
 
-        super().__init__()
+        super().__init__(address, options)
         self._library: Any = kubernetes_asyncio  # it has no type hints
-        self._address = address
-        self._context = options.context
 
     async def publish(self, message: BrokerMessage) -> Receipt:
         """Create the Job. A conflict means that it exists."""
@@ -128,11 +137,11 @@ class KubernetesBroker(AsyncBroker):
             configuration.host = self._address.endpoint + self._address.path
             if self._address.password:
                 configuration.api_key = {"BearerToken": f"Bearer {self._address.password}"}
-        elif "KUBERNETES_SERVICE_HOST" in os.environ and not self._context:
+        elif "KUBERNETES_SERVICE_HOST" in os.environ and not self._options.context:
             self._library.config.load_incluster_config(client_configuration=configuration)
         else:
             await self._library.config.load_kube_config(
-                context=self._context or None, client_configuration=configuration
+                context=self._options.context or None, client_configuration=configuration
             )
         return configuration
 
@@ -203,14 +212,19 @@ class TemporalBroker(AsyncBroker):
     Only a run that waits for the result, and is tried again, starts a failed one again.
     """
 
+    name = "temporal"
+    extra = "temporal"
+    modules = ("temporalio",)
+    schemes = ("temporal",)
+    example_url = "temporal://localhost:7233"
+    options_type = TemporalOptions
+    has_results = True
+
     def __init__(self, address: BrokerAddress, options: TemporalOptions) -> None:
         from temporalio.client import Client
 
-        super().__init__()
+        super().__init__(address, options)
         self._connect = Client.connect
-        self._address = address
-        self._namespace = options.namespace
-        self._tls = options.tls
 
     async def publish(self, message: BrokerMessage) -> Receipt:
         """Start the workflow, and wait until the server has accepted it."""
@@ -265,9 +279,9 @@ class TemporalBroker(AsyncBroker):
         """Connect to the server."""
         return await self._connect(
             self._address.endpoint.partition("://")[2],
-            namespace=self._namespace,
+            namespace=self._options.namespace,
             api_key=self._address.password or None,
-            tls=self._tls or bool(self._address.password),
+            tls=self._options.tls or bool(self._address.password),
         )
 
 

@@ -40,10 +40,15 @@ class RabbitmqOptions(BrokerOptions, frozen=True, kw_only=True, forbid_unknown_f
 class RabbitmqBroker(AsyncBroker):
     """Publishes with confirms. `name` is the routing key; a message that no queue accepts fails."""
 
-    def __init__(self, address: BrokerAddress, options: RabbitmqOptions) -> None:
-        super().__init__()
-        self._address = address
-        self._channel: Any = None
+    name = "rabbitmq"
+    extra = "amqp"
+    modules = ("aio_pika",)
+    schemes = ("amqp", "amqps")
+    example_url = "amqp://localhost:5672/"
+    options_type = RabbitmqOptions
+    remedy = "check that the server runs, that the queue exists, and the credentials"
+
+    _channel: Any = None
 
     async def publish(self, message: BrokerMessage) -> Receipt:
         """Publish, and wait for the broker's confirmation."""
@@ -67,11 +72,10 @@ class RabbitmqBroker(AsyncBroker):
         connection = await self.connected()
         if self._channel is None or self._channel.is_closed:
             self._channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
-        channel = self._channel
         if not name:
-            return channel.default_exchange
+            return self._channel.default_exchange
         # No request to the server: publishing to a missing exchange closes the channel.
-        return await channel.get_exchange(name, ensure=False)
+        return await self._channel.get_exchange(name, ensure=False)
 
 
 def amqp_message(message: BrokerMessage) -> Any:
@@ -102,9 +106,13 @@ class NatsOptions(BrokerOptions, frozen=True, kw_only=True, forbid_unknown_field
 class NatsBroker(AsyncBroker):
     """Publishes to subjects of a stream. `name` is the subject."""
 
-    def __init__(self, address: BrokerAddress, options: NatsOptions) -> None:
-        super().__init__()
-        self._address = address
+    name = "nats"
+    extra = "nats"
+    modules = ("nats",)
+    schemes = ("nats", "tls")
+    example_url = "nats://localhost:4222"
+    options_type = NatsOptions
+    remedy = "check that the server runs with JetStream, and that a stream has the subject"
 
     async def publish(self, message: BrokerMessage) -> Receipt:
         """Publish, and wait until the stream has stored the message or reports a duplicate."""
@@ -172,6 +180,16 @@ class SqsOptions(BrokerOptions, frozen=True, kw_only=True, forbid_unknown_fields
 
 class SqsBroker(BlockingBroker):
     """Sends messages. `name` is the name of the queue."""
+
+    name = "sqs"
+    extra = "sqs"
+    modules = ("boto3",)
+    schemes = ("https", "http")
+    example_url = "leave it out, or https://sqs.eu-central-1.amazonaws.com"
+    options_type = SqsOptions
+    max_bytes = 262_144
+    has_default_address = True
+    remedy = "check that the queue exists, the region and the credentials"
 
     def __init__(self, address: BrokerAddress, options: SqsOptions) -> None:
         import boto3

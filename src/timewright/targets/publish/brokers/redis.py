@@ -21,6 +21,9 @@ from timewright.targets.publish.protocol import (
     poll_until,
 )
 
+REDIS_SCHEMES = ("redis", "rediss")
+REDIS_EXAMPLE = "redis://localhost:6379/0"
+
 # Runs atomically on the server: the key is stored if and only if its entry was added.
 _ADD_ONCE = """
 local known = redis.call('GET', KEYS[2])
@@ -52,6 +55,13 @@ class RedisStreamOptions(BrokerOptions, frozen=True, kw_only=True, forbid_unknow
 
 class RedisStreamBroker(BlockingBroker):
     """Adds entries to streams. `name` is the stream."""
+
+    name = "redis"
+    extra = "redis"
+    modules = ("redis",)
+    schemes = REDIS_SCHEMES
+    example_url = REDIS_EXAMPLE
+    options_type = RedisStreamOptions
 
     def __init__(self, address: BrokerAddress, options: RedisStreamOptions) -> None:
         client = redis_client(address)
@@ -122,6 +132,13 @@ class DramatiqOptions(BrokerOptions, frozen=True, kw_only=True, forbid_unknown_f
 class DramatiqBroker(BlockingBroker):
     """Enqueues messages. A message with an accepted key is not enqueued again."""
 
+    name = "dramatiq"
+    extra = "dramatiq"
+    modules = ("dramatiq", "redis")
+    schemes = REDIS_SCHEMES
+    example_url = REDIS_EXAMPLE
+    options_type = DramatiqOptions
+
     def __init__(self, address: BrokerAddress, options: DramatiqOptions) -> None:
         from dramatiq.brokers import redis
 
@@ -173,6 +190,14 @@ class RqBroker(BlockingBroker):
     Never unpickles data of a worker: the state of a job is plain text, and its result is read only with the
     JSON serializer.
     """
+
+    name = "rq"
+    extra = "rq"
+    modules = ("rq", "redis")
+    schemes = REDIS_SCHEMES
+    example_url = REDIS_EXAMPLE
+    options_type = RqOptions
+    has_results = True
 
     def __init__(self, address: BrokerAddress, options: RqOptions) -> None:
         self._client = redis_client(address)
