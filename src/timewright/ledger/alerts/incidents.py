@@ -34,7 +34,7 @@ from timewright.ledger.alerts.alert_checks import (
 )
 from timewright.ledger.alerts.deliveries import check_in_run, deliver_messages
 from timewright.ledger.replan import Actor
-from timewright.ports import AuditEntry, Ids, RunFilter, ScheduleRecord, Store, Transaction
+from timewright.ports import Ids, RunFilter, ScheduleRecord, Store, Transaction
 from timewright.ports.overview import RecentRun
 from timewright.ports.rows import IncidentFilter, IncidentPrune
 
@@ -223,16 +223,9 @@ def _lock(tx: Transaction, incident_id: str, namespace: str) -> Incident:
 
 def _save(tx: Transaction, incident: Incident, action: str, *, by: Actor, now: datetime) -> Incident:
     tx.save_incidents([incident], new=False)
-    entry = AuditEntry(
-        at=now,
-        namespace=incident.namespace,
-        actor=by.name,
-        origin=by.origin,
-        action=f"incident.{action}",
-        subject=incident.id,
-        reason=by.reason,
+    tx.add_audit(
+        [by.audit_entry(f"incident.{action}", namespace=incident.namespace, subject=incident.id, now=now)]
     )
-    tx.add_audit([entry])
     return incident
 
 

@@ -14,7 +14,7 @@ from timewright.core.run.leasing import WaitReason
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import NotAllowed
 from timewright.ledger.budgets.charges import BUDGET, PROVIDER
-from timewright.ledger.queues.limits import save_objects
+from timewright.ledger.queues.limits import delete_objects, save_objects
 from timewright.ledger.replan import Actor
 from timewright.ports import ScheduleFilter, Transaction
 
@@ -54,9 +54,7 @@ def delete_budget(tx: Transaction, budget: Budget, *, by: Actor, now: datetime) 
             rule="a budget that a schedule names cannot be deleted",
             fix=f"give {users[0]} other budgets first: schedule update",
         )
-    tx.delete_object(BUDGET, namespace=namespace, name=name)
-    body = msgspec.json.encode(budget).decode()
-    tx.add_audit([by.audit_entry("budget.delete", namespace=namespace, subject=name, now=now, before=body)])
+    delete_objects(tx, BUDGET, [name], namespace=namespace, by=by, now=now)
     tx.delete_budget_usage(budget.account_name)
     tx.mark_budgets_changed()
     tx.release_deferred_runs(namespace, prefix=reason_prefix(WaitReason.BUDGET, name), now=now)

@@ -107,13 +107,9 @@ def set_limit(store: Store, limit: Limit, *, namespace: str, by: Actor, now: dat
 
 def remove_limit(tx: Transaction, name: str, *, namespace: str, by: Actor, now: datetime) -> bool:
     """Delete a named limit; runs that still name it start one at a time. Returns whether it existed."""
-    stored = tx.get_objects(LIMIT, namespace=namespace, names=[name])
-    if not stored:
+    if not delete_objects(tx, LIMIT, [name], namespace=namespace, by=by, now=now):
         return False
-    tx.delete_object(LIMIT, namespace=namespace, name=name)
     tx.define_limit(namespace, Limit(name=name, max_running=UNDEFINED_MAX_RUNNING))
-    before = stored[0].body.decode()
-    tx.add_audit([by.audit_entry("limit.delete", namespace=namespace, subject=name, now=now, before=before)])
     return True
 
 
@@ -165,6 +161,24 @@ def save_objects(
             for row in rows
         ]
     )
+
+
+def delete_objects(
+    tx: Transaction, kind: str, names: Sequence[str], *, namespace: str, by: Actor, now: datetime
+) -> list[str]:
+    """Delete named objects, each with an audit entry; returns the names of those that existed."""
+    stored = tx.get_objects(kind, namespace=namespace, names=names) if names else []
+    for row in stored:
+        tx.delete_object(kind, namespace=namespace, name=row.name)
+    tx.add_audit(
+        [
+            by.audit_entry(
+                f"{kind}.delete", namespace=namespace, subject=row.name, now=now, before=row.body.decode()
+            )
+            for row in stored
+        ]
+    )
+    return [row.name for row in stored]
 
 
 def _readable(row: StoredObject) -> Limit | None:

@@ -24,7 +24,7 @@ from timewright.core.policies.policies import QueuePolicy
 from timewright.core.schedule.schedule import queue_limit_key
 from timewright.errors import Conflict, InvalidInput, TimewrightError
 from timewright.ledger.lookups import CALENDAR, QUEUE
-from timewright.ledger.queues.limits import save_limits, save_objects
+from timewright.ledger.queues.limits import delete_objects, save_limits, save_objects
 from timewright.ledger.replan import Actor
 from timewright.ports import Store, Transaction
 
@@ -77,10 +77,7 @@ def put_calendar(store: Store, calendar: Calendar, *, by: Actor, now: datetime) 
 
 def delete_calendar(tx: Transaction, calendar: Calendar, *, by: Actor, now: datetime) -> None:
     """Delete a calendar; the caller has checked in this transaction that no schedule names it."""
-    namespace, name = calendar.namespace, calendar.name
-    tx.delete_object(CALENDAR, namespace=namespace, name=name)
-    body = _encode(calendar).decode()
-    tx.add_audit([by.audit_entry("calendar.delete", namespace=namespace, subject=name, now=now, before=body)])
+    delete_objects(tx, CALENDAR, [calendar.name], namespace=calendar.namespace, by=by, now=now)
 
 
 def _save_policies(
@@ -107,18 +104,9 @@ def _differences(
 def delete_policies(
     tx: Transaction, names: Sequence[str], *, namespace: str, by: Actor, now: datetime
 ) -> None:
-    if not names:
-        return
-    kept = {row.name: row.body.decode() for row in tx.get_objects(QUEUE, namespace=namespace, names=names)}
-    for name in kept:
-        tx.delete_object(QUEUE, namespace=namespace, name=name)
-    tx.set_limits({queue_limit_key(namespace, name): QueuePolicy().max_running for name in kept})
-    tx.add_audit(
-        [
-            by.audit_entry(f"{QUEUE}.delete", namespace=namespace, subject=name, now=now, before=body)
-            for name, body in kept.items()
-        ]
-    )
+    """Delete the policies of queues, which have the default limit from this commit on."""
+    gone = delete_objects(tx, QUEUE, names, namespace=namespace, by=by, now=now)
+    tx.set_limits({queue_limit_key(namespace, name): QueuePolicy().max_running for name in gone})
 
 
 def _file_queues_key(namespace: str) -> str:
