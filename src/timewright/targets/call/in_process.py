@@ -67,14 +67,8 @@ class InProcessCalls:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._running: set[InProcessCall] = set()
-        self._stuck = 0
         self._closed = False
         install_log_capture()
-
-    @property
-    def leaked(self) -> int:
-        """How many abandoned calls still run."""
-        return self.threads.leaked + self._stuck
 
     @property
     def is_closing(self) -> bool:
@@ -112,11 +106,6 @@ class InProcessCalls:
         if self._closed:
             with self._changed:
                 self._changed.notify_all()
-
-    def change_stuck_count(self, change: int) -> None:
-        """Count a loop task that was abandoned (+1) or returned after all (-1)."""
-        with self._changed:
-            self._stuck += change
 
     def close(self, *, grace: float) -> None:
         """Ask all calls to stop, abandon those that still run after `grace`, and free our own resources."""
@@ -204,8 +193,8 @@ class InProcessCall:
             self._call_context.cancelled.set(stop_reason(outcome))
         if CALLS_BY_RUN.withdraw(self):
             self._report(outcome)
-        elif not self._interrupt():
-            self._call_later(self._grace if detach_after is None else detach_after, self._detach)
+        else:
+            self._interrupt(detach_after=self._grace if detach_after is None else detach_after)
 
     def abandon_after(self, grace: float) -> None:
         """Report the outcome of the stop after `grace` seconds, if the function has not returned."""
@@ -248,13 +237,12 @@ class InProcessCall:
             context.cancelled.set(stop_reason(self._stop_outcome))
         return context
 
-    def _interrupt(self) -> bool:
-        """Try to end the call; returns True if it had not started and now never will."""
+    def _interrupt(self, *, detach_after: float) -> None:
+        """Try to end the call. If it still runs after some seconds, it frees its place."""
         raise NotImplementedError
 
     def _detach(self) -> None:
-        """Count the call as hanging, and replace its thread."""
-        raise NotImplementedError
+        """Free the place of a call that hangs: only a thread has one."""
 
     def _abandon(self) -> None:
         if self._stop_outcome is not None and self._result(
@@ -309,11 +297,11 @@ class ThreadCall(InProcessCall, WorkItem):
         assert self._limit is not None
         self.stop_with(thread_timed_out(self._limit), detach_after=0.0)
 
-    def _interrupt(self) -> bool:
-        withdrawn = self._calls.threads.cancel_queued(self)
-        if withdrawn and self._stop_outcome is not None:
+    def _interrupt(self, *, detach_after: float) -> None:
+        if not self._calls.threads.cancel_queued(self):
+            self._call_later(detach_after, self._detach)
+        elif self._stop_outcome is not None:
             self._report(self._stop_outcome)
-        return withdrawn
 
     def _detach(self) -> None:
         if self.thread is not None:
@@ -321,10 +309,9 @@ class ThreadCall(InProcessCall, WorkItem):
 
 
 class LoopCall(InProcessCall):
-    """A call on the loop. It is cancelled, and counts as stuck while it ignores that."""
+    """A call on the loop. It is cancelled, and may ignore that."""
 
     _task: LoopTask[Outcome] | None = None
-    _is_stuck = False
 
     def _submit(self) -> None:
         self._start_time_limit()
@@ -341,8 +328,6 @@ class LoopCall(InProcessCall):
         return outcome
 
     def _on_finished(self, task: Task[Outcome]) -> None:
-        if self._is_stuck:
-            self._calls.change_stuck_count(-1)
         if task.cancelled():
             self._report(released_on_close() if self._calls.is_closing else failed(_CANCELLED_ITSELF))
         elif (error := task.exception()) is not None:
@@ -355,12 +340,6 @@ class LoopCall(InProcessCall):
         assert self._limit is not None
         self.stop_with(timed_out(self._limit))
 
-    def _interrupt(self) -> bool:
+    def _interrupt(self, *, detach_after: float) -> None:
         if self._task is not None:
             self._task.cancel()
-        return False
-
-    def _detach(self) -> None:
-        if not self._is_stuck and self._task is not None:
-            self._is_stuck = True
-            self._calls.change_stuck_count(+1)

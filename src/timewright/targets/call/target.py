@@ -74,11 +74,6 @@ class CallTarget:
             artifacts=artifacts.location if artifacts is not None else "",
         )
 
-    @property
-    def leaked(self) -> int:
-        """How many calls still run after their stop or time limit; threads and tasks cannot be killed."""
-        return self._in_process.leaked
-
     def launch(self, launch: Launch, done: Callable[[Outcome], None]) -> RunHandle:
         """Start the function of the launch and return immediately."""
         result = FirstResult(done)
