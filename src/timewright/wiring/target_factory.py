@@ -138,13 +138,13 @@ class TargetFactory:
         )
 
     def _egress(self) -> EgressPolicy:
-        from timewright.targets.http.egress import AllowRule, EgressPolicy
+        from timewright.targets.http.egress import EgressPolicy
 
         ports, addresses = self._own
         rules = self._settings.egress
-        allow = [AllowRule(cidr=one.cidr, host=one.host, port=one.port) for one in rules.allow]
+        make = EgressPolicy.local if self._settings.local else EgressPolicy
         return replace(
-            EgressPolicy.local(allow=allow) if self._settings.local else EgressPolicy(allow=tuple(allow)),
+            make(allow=rules.allow),
             ports=frozenset(rules.ports) or None,
             own_ports=frozenset(ports),
             own_addresses=frozenset(addresses),
@@ -166,15 +166,12 @@ class TargetFactory:
         )
 
     def _shell(self) -> Target:
-        from timewright.targets.shell.target import CommandLimits, ShellTarget
+        from timewright.targets.shell.target import ShellTarget
 
         rules = self._settings.commands
-        bounds = {field: getattr(rules, field) for field in CommandLimits.__struct_fields__}
         return ShellTarget(
             allowed=self._settings.shell and (rules.programs or True),
-            root=rules.folder or None,
-            passed=rules.environment,
-            limits=CommandLimits(**bounds),
+            rules=rules,
             secrets=self._secret,
             own_process=self._own_process,
             run_tokens=self._run_tokens,

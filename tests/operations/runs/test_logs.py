@@ -20,6 +20,7 @@ from timewright.engine.in_flight import InFlightRun
 from timewright.errors import InvalidInput, NotFound
 from timewright.interfaces.cli.output.follow import OutputFollower
 from timewright.ports.attempt_output import AttemptOutput, read_output
+from timewright.settings import CommandRules
 from timewright.targets.call.registry import FunctionRegistry
 from timewright.targets.call.target import CallTarget
 from timewright.targets.shell.target import ShellTarget
@@ -40,7 +41,9 @@ def home(request: pytest.FixtureRequest) -> OperationsHarness:
 @pytest.fixture
 def shell(home: OperationsHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with a file that commands wait for."""
-    made = ShellTarget(allowed=True, root=str(tmp_path), secrets=lambda *_: "hunter2-hunter2")
+    made = ShellTarget(
+        allowed=True, rules=CommandRules(folder=str(tmp_path)), secrets=lambda *_: "hunter2-hunter2"
+    )
     monkeypatch.setitem(home.bench._targets, "shell", made)
     os.mkfifo(tmp_path / "pipe")
     yield tmp_path / "pipe"

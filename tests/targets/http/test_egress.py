@@ -17,7 +17,8 @@ from tests.targets.http.scripted_server import ScriptedServer, redirect, respond
 from timewright.core.run.run import Failed, Succeeded
 from timewright.core.target import Http
 from timewright.errors import InvalidInput
-from timewright.targets.http.egress import DENIED_NETWORKS, AllowRule, EgressPolicy, Url, is_denied, parse_url
+from timewright.settings import AllowedNetwork
+from timewright.targets.http.egress import DENIED_NETWORKS, EgressPolicy, Url, is_denied, parse_url
 from timewright.targets.http.request import check_http
 
 CORPUS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "urls.json").read_text("utf-8"))
@@ -62,12 +63,12 @@ def test_every_ipv6_form_of_a_private_ipv4_address_is_denied(address: ipaddress.
 
 @pytest.mark.parametrize("text", ["", "localhost", "127.1", "0x7f000001", "1.2.3.4/32", "not an address"])
 def test_an_invalid_address_is_never_allowed(text: str) -> None:
-    everything = EgressPolicy(allow=(AllowRule(cidr="0.0.0.0/0"), AllowRule(cidr="::/0")))
+    everything = EgressPolicy(allow=(AllowedNetwork(cidr="0.0.0.0/0"), AllowedNetwork(cidr="::/0")))
     assert not everything.allows(text, to=SITE)
 
 
 def test_an_allow_rule_needs_host_port_and_network_to_match() -> None:
-    policy = EgressPolicy(allow=(AllowRule(host="CRM.internal.", port=8443, cidr="10.20.0.0/16"),))
+    policy = EgressPolicy(allow=(AllowedNetwork(host="CRM.internal.", port=8443, cidr="10.20.0.0/16"),))
     crm = parse_url("https://crm.internal:8443/")
     assert policy.allows("10.20.3.4", to=crm)
     assert not policy.allows("10.21.0.1", to=crm)
@@ -76,7 +77,7 @@ def test_an_allow_rule_needs_host_port_and_network_to_match() -> None:
 
 
 def test_an_allow_rule_without_host_and_port_matches_all() -> None:
-    policy = EgressPolicy(allow=(AllowRule(cidr="10.20.0.0/16"),))
+    policy = EgressPolicy(allow=(AllowedNetwork(cidr="10.20.0.0/16"),))
     assert policy.allows("10.20.0.1", to=SITE)
     assert not policy.allows("::ffff:10.20.0.1", to=SITE)
 
@@ -84,13 +85,13 @@ def test_an_allow_rule_without_host_and_port_matches_all() -> None:
 @pytest.mark.parametrize("cidr", ["", "10.0.0.1/8", "10.0.0.0/33", "example.com", "10.0.0.0/8/8"])
 def test_an_allow_rule_needs_a_valid_network(cidr: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        AllowRule(cidr=cidr)
-    assert caught.value.field == "egress.allow.cidr"
+        AllowedNetwork(cidr=cidr)
+    assert caught.value.field == "cidr"
     assert caught.value.fix
 
 
 def test_ports_can_be_restricted_and_an_allow_rule_adds_its_own() -> None:
-    policy = EgressPolicy(ports=frozenset({80, 443}), allow=(AllowRule(cidr="10.0.0.0/8", port=9000),))
+    policy = EgressPolicy(ports=frozenset({80, 443}), allow=(AllowedNetwork(cidr="10.0.0.0/8", port=9000),))
     ssh = parse_url("http://example.com:22/")
     assert policy.allows("8.8.8.8", to=SITE)
     assert not policy.allows("8.8.8.8", to=ssh)
@@ -275,7 +276,7 @@ def test_a_redirect_to_a_denied_address_is_blocked(peer: ScriptedServer, case: d
     peer.scripts = {"/away": _wire_redirect(location)}
     names = FakeResolver({parse_url(case["url"]).host: [case["answers"]]} if "answers" in case else {})
     target = Http(url=peer.url("/away"), headers={"X-Key": "secret://key"}, redirects=1)
-    policy = EgressPolicy(allow=(AllowRule(cidr="127.0.0.1/32", port=peer.port),))
+    policy = EgressPolicy(allow=(AllowedNetwork(cidr="127.0.0.1/32", port=peer.port),))
     with HttpCaller(egress=policy, resolver=names, secrets=lambda *_: "canary") as caller:
         outcome = caller.call(target)
     assert isinstance(outcome, Failed)

@@ -30,6 +30,7 @@ from tests.targets.kit import (
 from timewright.core.run.run import Cancelled, Failed, Lost, Released, Succeeded, TimedOut
 from timewright.core.target import Note, Shell
 from timewright.errors import InvalidInput
+from timewright.settings import CommandRules
 from timewright.targets.processes import children, termination
 from timewright.targets.processes.child import ExitStatus
 from timewright.targets.processes.children import ChildProcesses
@@ -42,7 +43,7 @@ from timewright.targets.processes.table import (
     set_subreaper,
 )
 from timewright.targets.reports import HeadTailBuffer
-from timewright.targets.shell.target import CommandLimits, ShellTarget, check_shell
+from timewright.targets.shell.target import ShellTarget, check_shell
 
 SECOND = timedelta(seconds=1)
 PROC = Path("/proc")
@@ -226,7 +227,7 @@ def test_a_command_that_cannot_start_fails_and_may_be_tried_again(shell: ShellTa
 
 
 def test_a_missing_root_folder_is_named_in_the_error(tmp_path: Path) -> None:
-    target = ShellTarget(allowed=True, root=str(tmp_path / "gone"))
+    target = ShellTarget(allowed=True, rules=CommandRules(folder=str(tmp_path / "gone")))
     try:
         outcome = outcome_of(target, command("true"))
         assert outcome.error.startswith("cannot start 'true': the folder '")
@@ -317,7 +318,7 @@ def test_variables_passed_by_name_reach_the_command_but_a_schedule_cannot_set_th
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("BACKUP_TOKEN", "t")
-    with open_shell(passed=["BACKUP_TOKEN"]) as shell:
+    with open_shell(rules=CommandRules(environment=("BACKUP_TOKEN",))) as shell:
         assert outcome_of(shell, script("echo $BACKUP_TOKEN")).result["output"] == "t\n"
 
 
@@ -336,7 +337,7 @@ def test_a_command_runs_in_its_folder_inside_the_root(tmp_path: Path) -> None:
     inside.mkdir(parents=True)
     (tmp_path / "root" / "link").symlink_to(tmp_path)
     where = command("pwd", "-P")
-    with open_shell(root=str(tmp_path / "root")) as shell:
+    with open_shell(rules=CommandRules(folder=str(tmp_path / "root"))) as shell:
 
         def run_in(cwd: Path | None) -> Any:
             return outcome_of(shell, Shell(command=where.command, cwd=str(cwd) if cwd else None))
@@ -850,8 +851,8 @@ def test_this_process_is_a_subreaper_only_while_needed() -> None:
 
 
 def test_a_command_is_bound_by_its_limits() -> None:
-    limits = CommandLimits(open_files=17, memory_mb=512, cpu_seconds=5, file_mb=3, processes=100_000)
-    with open_shell(limits=limits) as shell:
+    rules = CommandRules(open_files=17, memory_mb=512, cpu_seconds=5, file_mb=3, processes=100_000)
+    with open_shell(rules=rules) as shell:
         text = 'ulimit -n; ulimit -v; ulimit -t; ulimit -f; echo "$1"'
         output = outcome_of(shell, script(text, "an argument; with * signs")).result["output"]
         assert output.split("\n")[:3] == ["17", str(512 * 1024), "5"]
@@ -867,7 +868,7 @@ def test_the_oom_killer_prefers_a_command_over_the_scheduler(shell: ShellTarget)
 
 
 def test_a_command_can_be_denied_new_privileges() -> None:
-    with open_shell(limits=CommandLimits(new_privileges=False)) as shell:
+    with open_shell(rules=CommandRules(new_privileges=False)) as shell:
         output = outcome_of(shell, command("grep", "NoNewPrivs", "/proc/self/status")).result["output"]
         assert output.split() == ["NoNewPrivs:", "1"]
 
@@ -877,9 +878,9 @@ def test_a_command_can_be_killed_with_the_scheduler_process(tmp_path: Path) -> N
         "import sys\n"
         "from tests.targets.kit import start_launch\n"
         "from timewright.core.target import Shell\n"
-        "from timewright.targets.shell.target import CommandLimits\n"
+        "from timewright.settings import CommandRules\n"
         "from timewright.targets.shell.target import ShellTarget\n"
-        "shell = ShellTarget(allowed=True, limits=CommandLimits(outlives_parent=False))\n"
+        "shell = ShellTarget(allowed=True, rules=CommandRules(outlives_parent=False))\n"
         "start_launch(shell, Shell(command=('sh', '-c', 'echo $$ > $0; exec sleep 60', sys.argv[1])))\n"
         "sys.stdin.read()\n"
     )

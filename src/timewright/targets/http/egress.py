@@ -11,14 +11,13 @@ import ipaddress
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Annotated
 from urllib.parse import quote
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from timewright.core.input.input_errors import input_error
+from timewright.settings import AllowedNetwork
 
-Port = Annotated[int, Meta(ge=1, le=65535)]
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -73,46 +72,21 @@ _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _AS_WRITTEN = "%/:?[]@!$&'()*+,;=-._~"
 
 
-class AllowRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An exception for a network, optionally limited to one host name and port."""
-
-    cidr: str
-    host: str | None = None
-    port: Port | None = None
-
-    def __post_init__(self) -> None:
-        try:
-            _network(self.cidr)
-        except ValueError as error:
-            raise input_error(
-                "egress.allow.cidr",
-                self.cidr,
-                f"is not a network: {error}",
-                rule="an address and a prefix length, with all host bits zero",
-                fix="10.20.0.0/16, or 10.20.30.40/32 for one address",
-            ) from None
-
-    def covers(self, address: IpAddress, *, host: str, port: int) -> bool:
-        """Whether the rule applies to the address, reached by this host name and port."""
-        named = self.host is None or _normalize_host(self.host) == _normalize_host(host)
-        return named and self.port in (None, port) and _is_inside(address, self.cidr)
-
-
 class EgressPolicy(Struct, frozen=True, kw_only=True):
     """The policy: denied networks, exceptions, and our own ports, which are always denied.
 
     `ports`, if given, are the only ports allowed on public addresses.
     """
 
-    allow: tuple[AllowRule, ...] = ()
+    allow: tuple[AllowedNetwork, ...] = ()
     ports: frozenset[int] | None = None
     own_ports: frozenset[int] = frozenset()
     own_addresses: frozenset[str] = frozenset()
 
     @classmethod
-    def local(cls, *, allow: Iterable[AllowRule] = (), own_ports: Iterable[int] = ()) -> EgressPolicy:
+    def local(cls, *, allow: Iterable[AllowedNetwork] = (), own_ports: Iterable[int] = ()) -> EgressPolicy:
         """The policy of a local scheduler: loopback addresses are allowed too."""
-        here = (AllowRule(cidr="127.0.0.1/32"), AllowRule(cidr="::1/128"))
+        here = (AllowedNetwork(cidr="127.0.0.1/32"), AllowedNetwork(cidr="::1/128"))
         return cls(allow=(*here, *allow), own_ports=frozenset(own_ports))
 
     def allows(self, address: str, *, to: Url) -> bool:
@@ -120,7 +94,7 @@ class EgressPolicy(Struct, frozen=True, kw_only=True):
         ip = parse_ip(address)
         if ip is None or (self._is_own(ip, to) and to.path != HEALTH_PATH):
             return False
-        if any(entry.covers(ip, host=to.host, port=to.port) for entry in self.allow):
+        if any(_covers(entry, ip, to) for entry in self.allow):
             return True
         return not is_denied(ip) and (self.ports is None or to.port in self.ports)
 
@@ -139,6 +113,12 @@ class EgressPolicy(Struct, frozen=True, kw_only=True):
     def _is_own(self, address: IpAddress, to: Url) -> bool:
         here = str(address) in self.own_addresses or any(_is_inside(address, part) for part in _LOOPBACK)
         return here and to.port in self.own_ports
+
+
+def _covers(rule: AllowedNetwork, address: IpAddress, to: Url) -> bool:
+    """Whether a rule allows an address, reached by the host name and port of the URL."""
+    named = rule.host is None or _normalize_host(rule.host) == _normalize_host(to.host)
+    return named and rule.port in (None, to.port) and _is_inside(address, rule.cidr)
 
 
 def is_denied(address: IpAddress) -> bool:

@@ -8,10 +8,9 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta, Struct
 
 from timewright.core.input.input_errors import show_value
 from timewright.core.run.run import Failed, Outcome, Succeeded
@@ -19,6 +18,7 @@ from timewright.core.target import RUN_TOKEN, Shell, secret_destination
 from timewright.errors import NotAllowed, NotFound, TimewrightError
 from timewright.ports import Launch, RunHandle
 from timewright.ports.attempt_output import OutputExcerpt
+from timewright.settings import CommandRules
 from timewright.targets.context import RunInfo
 from timewright.targets.io_thread import Timer
 from timewright.targets.outcomes import (
@@ -53,8 +53,6 @@ from timewright.targets.shell.validation import check_shell, describe_start_erro
 
 __all__ = ["ShellTarget", "check_shell"]
 
-PositiveInt = Annotated[int, Meta(ge=1)]
-
 # A process with threads must not run Python between fork and exec, so a second program sets the limits and
 # then executes the command. It runs with -I -S, so that it imports nothing from the command's folder.
 _SOURCE = """
@@ -85,17 +83,14 @@ class ShellTarget:
     """Starts commands, if the administrator allows them.
 
     `allowed` is False (the default), True, or a list of programs: names, full paths, or folders with a
-    trailing slash. `root` is the working directory; a schedule's own `cwd` must be inside it. `passed` names
-    further variables of this process that commands inherit. `limits` are resource limits.
+    trailing slash.
     """
 
     def __init__(
         self,
         *,
         allowed: bool | Sequence[str] = False,
-        root: str | None = None,
-        passed: Sequence[str] = (),
-        limits: CommandLimits | None = None,
+        rules: CommandRules = CommandRules(),  # noqa: B008 - frozen
         children: ChildProcesses | None = None,
         own_process: bool = False,
         secrets: SecretLookup | None = None,
@@ -103,9 +98,8 @@ class ShellTarget:
     ) -> None:
         self._run_tokens = run_tokens
         self._allowed = allowed if isinstance(allowed, bool) else tuple(allowed)
-        self.root = root
-        self._passed = tuple(passed)
-        self.limits = limits or CommandLimits()
+        self.rules = rules
+        self.root = rules.folder or None
         self._secrets = secrets
         self._owns_children = children is None
         self._children = children or ChildProcesses(own_process=own_process)
@@ -150,8 +144,8 @@ class ShellTarget:
             raise OSError(why)
         facts = run_environment(RunInfo.from_launch(launch, token=revealed.values.get(RUN_TOKEN, "")))
         return ProcessSpec(
-            argv=self.limits.wrap(target.command),
-            env={**clean_environment(self._passed), **revealed.fill_data(target.env), **facts},
+            argv=_with_limits(target.command, self.rules),
+            env={**clean_environment(self.rules.environment), **revealed.fill_data(target.env), **facts},
             cwd=folder,
             output_bytes=target.output_kb * 1024,
         )
@@ -276,7 +270,7 @@ class _Command:
         self._children.terminate(self._child, grace=grace)
 
     def _on_end(self, child: ChildProcess) -> None:
-        outcome = self._stop_outcome or _exit_outcome(child, self._shell.limits)
+        outcome = self._stop_outcome or _exit_outcome(child, self._shell.rules)
         self._report(with_result(outcome, _build_result(child, self._revealed)))
 
     def _report(self, outcome: Outcome) -> None:
@@ -286,10 +280,10 @@ class _Command:
         self._shell.remove_command(self)
 
 
-def _exit_outcome(child: ChildProcess, limits: CommandLimits) -> Outcome:
+def _exit_outcome(child: ChildProcess, rules: CommandRules) -> Outcome:
     if child.status is None:
         return failed("the command could not be ended", unknown=True)
-    if child.status.signal == signal.SIGKILL and limits.cpu_seconds is not None:
+    if child.status.signal == signal.SIGKILL and rules.cpu_seconds is not None:
         how = "killed by SIGKILL, but not by Timewright: perhaps out of memory or over cpu_seconds"
         return failed(how, unknown=True)
     if child.status.is_killed:
@@ -316,36 +310,21 @@ def _build_result(child: ChildProcess, revealed: RevealedSecrets) -> dict[str, A
     return result
 
 
-class CommandLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits of each command; None means no limit.
-
-    `processes` counts all processes of the same user, and does not apply to root. `new_privileges: false`
-    disables setuid programs. `outlives_parent: false` kills a command when the scheduler process dies.
-    """
-
-    processes: PositiveInt | None = None
-    memory_mb: PositiveInt | None = None
-    open_files: PositiveInt | None = None
-    cpu_seconds: PositiveInt | None = None
-    file_mb: PositiveInt | None = None
-    new_privileges: bool = True
-    outlives_parent: bool = True
-
-    def wrap(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        """Prefix the command with the program that sets the limits; unchanged if there are none."""
-        if self == CommandLimits():
-            return argv
-        megabyte = 1024 * 1024
-        limits = {
-            "RLIMIT_NPROC": self.processes,
-            "RLIMIT_AS": self.memory_mb and self.memory_mb * megabyte,
-            "RLIMIT_NOFILE": self.open_files,
-            "RLIMIT_CPU": self.cpu_seconds,
-            "RLIMIT_FSIZE": self.file_mb and self.file_mb * megabyte,
-        }
-        options = {
-            "limits": {name: amount for name, amount in limits.items() if amount is not None},
-            "privileges": not self.new_privileges,
-            "parent": 0 if self.outlives_parent else os.getpid(),
-        }
-        return (sys.executable, "-I", "-S", "-c", _SOURCE, msgspec.json.encode(options).decode(), *argv)
+def _with_limits(argv: tuple[str, ...], rules: CommandRules) -> tuple[str, ...]:
+    """Prefix the command with the program that sets the limits; unchanged if there are none."""
+    megabyte = 1024 * 1024
+    limits = {
+        "RLIMIT_NPROC": rules.processes,
+        "RLIMIT_AS": rules.memory_mb and rules.memory_mb * megabyte,
+        "RLIMIT_NOFILE": rules.open_files,
+        "RLIMIT_CPU": rules.cpu_seconds,
+        "RLIMIT_FSIZE": rules.file_mb and rules.file_mb * megabyte,
+    }
+    options = {
+        "limits": {name: amount for name, amount in limits.items() if amount is not None},
+        "privileges": not rules.new_privileges,
+        "parent": 0 if rules.outlives_parent else os.getpid(),
+    }
+    if not any(options.values()):
+        return argv
+    return (sys.executable, "-I", "-S", "-c", _SOURCE, msgspec.json.encode(options).decode(), *argv)
