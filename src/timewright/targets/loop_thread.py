@@ -22,6 +22,16 @@ MAX_DNS_THREADS = 256
 CANCEL_GRACE = timedelta(seconds=2)
 
 
+def closed_error(what: str) -> NotAllowed:
+    """The error for work that is given to something closed."""
+    return NotAllowed(
+        f"the {what} is closed",
+        field=what,
+        rule="a closed target accepts no work",
+        fix="start a new scheduler",
+    )
+
+
 class LoopTask(Generic[T]):
     """A coroutine submitted to the loop. It can be cancelled from any thread, also before it starts."""
 
@@ -138,12 +148,7 @@ class LoopThread:
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._closed:
-            raise NotAllowed(
-                "the loop is closed",
-                field="loop",
-                rule="a closed target accepts no work",
-                fix="start a new scheduler",
-            )
+            raise closed_error("loop")
         if self._loop is None:
             loop = self._new_loop()
             self._lookups = ThreadPoolExecutor(MAX_DNS_THREADS, thread_name_prefix=f"{self._name}-lookup")

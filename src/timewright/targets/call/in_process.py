@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 from timewright.core.run.run import Outcome
@@ -20,6 +19,7 @@ from timewright.targets.call.registry import RegisteredFunction
 from timewright.targets.call.threads import CALLS_BY_RUN, CallThreadPool, ForkCounter, WorkItem
 from timewright.targets.context import Cancellation, Context
 from timewright.targets.io_thread import IoThread, Timer
+from timewright.targets.loop_thread import LoopTask, LoopThread, closed_error
 from timewright.targets.outcomes import (
     FirstResult,
     call_async_function,
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from asyncio import Task
 
     from timewright.ports import Launch
-    from timewright.targets.loop_thread import LoopTask, LoopThread
 
 
 class InProcessCalls:
@@ -62,7 +61,7 @@ class InProcessCalls:
         self.artifacts = artifacts
         self.io_thread = io_thread
         self.threads = threads
-        self._loop = loop
+        self.loop = loop or LoopThread("timewright-calls")
         self._owns_loop = loop is None
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -73,17 +72,7 @@ class InProcessCalls:
     @property
     def is_closing(self) -> bool:
         """Whether calls may be cancelled because this target or its loop closes."""
-        return self._closed or (self._loop is not None and self._loop.may_cancel_tasks)
-
-    @property
-    def loop(self) -> LoopThread:
-        """The loop, started for the first async function."""
-        with self._changed:
-            if self._loop is None:
-                from timewright.targets.loop_thread import LoopThread
-
-                self._loop = LoopThread("timewright-calls")
-            return self._loop
+        return self._closed or self.loop.may_cancel_tasks
 
     def add(self, run: InProcessCall) -> None:
         """Register a call that starts. Raises NotAllowed after `close`.
@@ -93,12 +82,7 @@ class InProcessCalls:
         self._running.add(run)
         if self._closed:
             self.remove(run)
-            raise NotAllowed(
-                "the target is closed",
-                field="target",
-                rule="a closed target accepts no work",
-                fix="start a new scheduler",
-            )
+            raise closed_error("target")
 
     def remove(self, run: InProcessCall) -> None:
         """Remove a call that finished or was abandoned."""
@@ -118,8 +102,8 @@ class InProcessCalls:
         with self._changed:
             self._changed.wait_for(lambda: not self._running, timeout=grace + 1.0)
         self.threads.close(grace=1.0)
-        if self._owns_loop and self._loop is not None:
-            self._loop.close(grace=timedelta(0))
+        if self._owns_loop:
+            self.loop.close()
 
 
 class InProcessCall:

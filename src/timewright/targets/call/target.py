@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from timewright.core.run.run import Failed, Outcome
 from timewright.core.target import Call, Isolation
@@ -16,6 +15,7 @@ from timewright.targets.call.registry import FunctionRegistry, RegisteredFunctio
 from timewright.targets.call.threads import CallThreadPool
 from timewright.targets.call.workers import WorkerPool
 from timewright.targets.context import RunInfo
+from timewright.targets.loop_thread import LoopThread
 from timewright.targets.outcomes import (
     FINISHED_WORK,
     FirstResult,
@@ -26,9 +26,6 @@ from timewright.targets.outcomes import (
 from timewright.targets.processes.child import function_environment
 from timewright.targets.processes.children import ChildProcesses
 from timewright.targets.secret_references import RunTokens
-
-if TYPE_CHECKING:
-    from timewright.targets.loop_thread import LoopThread
 
 
 class CallTarget:
