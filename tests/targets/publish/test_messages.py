@@ -9,8 +9,8 @@ import pytest
 
 from tests.targets.kit import launch_of
 from timewright import Publish
+from timewright.targets.publish import celery, kubernetes_temporal, messaging, redis
 from timewright.targets.publish.broker_types import prepare_publish
-from timewright.targets.publish.brokers import celery, kubernetes_temporal, messaging, redis
 from timewright.targets.publish.protocol import BrokerMessage
 
 KEY = "5f" * 32

@@ -23,8 +23,8 @@ from tests.targets.publish.tasks import called
 from timewright import Publish, Scheduler, Settings
 from timewright.core.run.run import Cancelled, Failed, Succeeded, TimedOut
 from timewright.engine import in_flight as engine
+from timewright.targets.publish import redis as rq_broker
 from timewright.targets.publish import target as publishing
-from timewright.targets.publish.brokers import redis as rq_broker
 from timewright.targets.publish.protocol import BrokerMessage
 from timewright.targets.publish.target import PublishTarget
 

@@ -15,10 +15,9 @@ from timewright.core.input.input_errors import input_error
 from timewright.core.target import SECRET_PREFIX, Publish
 from timewright.errors import InvalidInput, MissingExtra
 from timewright.ports import Launch
-from timewright.targets.publish.brokers.celery import CeleryBroker
-from timewright.targets.publish.brokers.kubernetes_temporal import KubernetesBroker, TemporalBroker
-from timewright.targets.publish.brokers.messaging import NatsBroker, RabbitmqBroker, SqsBroker
-from timewright.targets.publish.brokers.redis import DramatiqBroker, RedisStreamBroker, RqBroker
+from timewright.targets.publish.celery import CeleryBroker
+from timewright.targets.publish.kubernetes_temporal import KubernetesBroker, TemporalBroker
+from timewright.targets.publish.messaging import NatsBroker, RabbitmqBroker, SqsBroker
 from timewright.targets.publish.protocol import (
     URL_FIELD,
     Broker,
@@ -29,6 +28,7 @@ from timewright.targets.publish.protocol import (
     encode_payload,
     parse_broker_url,
 )
+from timewright.targets.publish.redis import DramatiqBroker, RedisStreamBroker, RqBroker
 from timewright.targets.secret_references import (
     RevealedSecrets,
     find_references,

@@ -9,12 +9,6 @@ from msgspec import Meta
 from timewright.core.run.run import Failed, Outcome, Succeeded
 from timewright.core.target import SECRET_PREFIX
 from timewright.targets.outcomes import failed, to_json_value
-from timewright.targets.publish.brokers.redis import (
-    REDIS_EXAMPLE,
-    REDIS_SCHEMES,
-    SentKeys,
-    redis_client,
-)
 from timewright.targets.publish.protocol import (
     CONNECT_TIMEOUT_S,
     MAX_CONCURRENT_CALLS,
@@ -25,6 +19,12 @@ from timewright.targets.publish.protocol import (
     BrokerOptions,
     Receipt,
     parse_broker_url,
+)
+from timewright.targets.publish.redis import (
+    REDIS_EXAMPLE,
+    REDIS_SCHEMES,
+    SentKeys,
+    redis_client,
 )
 
 _FAILED_STATES = frozenset({"FAILURE", "REVOKED"})

@@ -1,1 +1,0 @@
-"""The clients of the brokers, each with its options."""
