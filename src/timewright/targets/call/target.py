@@ -46,7 +46,6 @@ class CallTarget:
         preload: Sequence[str] = (),
         environment: Callable[[], Mapping[str, str]] = function_environment,
         loop: LoopThread | None = None,
-        children: ChildProcesses | None = None,
         own_process: bool = False,
         run_tokens: RunTokens | None = None,
         artifacts: ArtifactStore | None = None,
@@ -54,8 +53,7 @@ class CallTarget:
         self._run_tokens = run_tokens
         self._registry = registry
         self._isolation: Isolation = isolation
-        self._owns_children = children is None
-        self._children = children or ChildProcesses(own_process=own_process)
+        self._children = ChildProcesses(own_process=own_process)
         self._in_process = InProcessCalls(
             io_thread=self._children.io_thread,
             threads=CallThreadPool(limit=threads),
@@ -95,8 +93,7 @@ class CallTarget:
         seconds = grace.total_seconds()
         self._workers.close(grace=seconds)
         self._in_process.close(grace=seconds)
-        if self._owns_children:
-            self._children.close(grace=seconds)
+        self._children.close(grace=seconds)
 
     def _start(self, launch: Launch, result: FirstResult) -> RunHandle:
         target = launch.target
