@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -185,19 +185,6 @@ def command_for(operation: Operation[Any], *, name: str = "") -> click.Command:
     )
     command.operation = operation
     return command
-
-
-def process_command(
-    name: str,
-    callback: Callable[..., Any],
-    params: Sequence[click.Parameter] = (),
-    *,
-    help: str,  # noqa: A002 - as click names it
-) -> click.Command:
-    """Return a command that is not an operation; the first line of its help is the short help."""
-    every = [*params, *global_options()]
-    short = help.splitlines()[0]
-    return SectionedCommand(name, params=every, callback=callback, help=help, short_help=short)
 
 
 def print_answer(

@@ -173,7 +173,7 @@ class RootGroup(NounGroup):
         if cmd_name in ALIASES:
             return command_for(operations[ALIASES[cmd_name]], name=cmd_name)
         if cmd_name in PROCESS_COMMANDS:
-            return PROCESS_COMMANDS[cmd_name](self)
+            return PROCESS_COMMANDS[cmd_name]
         return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

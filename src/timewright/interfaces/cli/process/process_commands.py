@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, Literal
 
@@ -15,9 +14,8 @@ from msgspec.structs import replace
 from timewright.clocks import SystemClock
 from timewright.core.moments import format_duration
 from timewright.errors import MissingExtra, TimewrightError
-from timewright.interfaces.cli.commands import Option, option_for, process_command
-from timewright.interfaces.cli.fields import OptionField, setting_fields
-from timewright.interfaces.cli.options import read_field
+from timewright.interfaces.cli.commands import Option
+from timewright.interfaces.cli.process import process_command
 from timewright.interfaces.cli.process.server_file import dashboard
 from timewright.interfaces.cli.process.setup_commands import demo, import_files_command, service
 from timewright.interfaces.cli.process.simulate_command import replay, simulate
@@ -29,25 +27,37 @@ from timewright.operations import OperationContext, operations
 from timewright.operations.access.authentication import ROLES, Caller, authenticate, context_for
 from timewright.operations.access.callers import AGENT_ORIGIN
 
+PLANNER_SETTINGS = frozenset({"planner", "planner_every", "advisor"})
+HTTP_SETTINGS = frozenset(
+    {"port", "bind", "hosts", "behind_proxy", "oidc", "tls_cert", "tls_key", "tls_client_ca"}
+    | {"jwt_keys", "jwt_algorithms", "jwt_audience", "jwt_issuer"}
+)
+WATCH_SETTINGS = frozenset({"shell", "local", "egress", "secret_key_file", "log", "log_level"})
+SHELLS = ("bash", "zsh", "fish")
+APP = Option(
+    ["--app"],
+    metavar="MODULE:NAME",
+    help="The app with the functions: module:name of a scheduler or registry.",
+)
 
-def mcp(_: click.Group) -> click.Command:
-    """Serve MCP over standard input and output; read-only without --write."""
-    option = Option(
+GivenSettings = dict[str, Any]
+
+
+@process_command(
+    Option(
         ["--write"],
         is_flag=True,
         help="Allow writes, with the scopes of TIMEWRIGHT_KEY, or as editor without a key.",
-    )
-    tools = Option(
+    ),
+    Option(
         ["--tools"],
         default="",
         help="Toolsets the client sees and may call: core, operate, plan, admin, or all; several with commas."
         " Without it the client sees core and may call all.",
-    )
-    return process_command("mcp", _serve, [option, tools], help=str(mcp.__doc__))
-
-
-@click.pass_obj
-def _serve(session: Session, /, write: bool, tools: str) -> None:
+    ),
+)
+def mcp(session: Session, /, write: bool, tools: str) -> None:
+    """Serve MCP over standard input and output; read-only without --write."""
     serve, session.origin = _load_server(), AGENT_ORIGIN
     with ExitStack() as stack:
         opened: list[OperationContext] = []
@@ -100,24 +110,11 @@ def _load_server() -> Any:
     return serve_stdio
 
 
-PLANNER_SETTINGS = frozenset({"planner", "planner_every", "advisor"})
-
-
-def planner(_: click.Group) -> click.Command:
+@process_command(
+    Option(["--once"], is_flag=True, help="Run once and exit."), settings=PLANNER_SETTINGS.__contains__
+)
+def planner(session: Session, /, once: bool, given: GivenSettings) -> int:
     """Analyse adaptive schedules periodically and set hints for their intervals."""
-    fields = {field.key: field for field in setting_fields(SERVER_DEFAULTS) if field.key in PLANNER_SETTINGS}
-    once = Option(["--once"], is_flag=True, help="Run once and exit.")
-
-    @click.pass_obj
-    def run_planner(session: Session, /, once: bool, **values: Any) -> int:
-        given = {name: read_field(fields[name], value) for name, value in values.items() if value is not None}
-        return _run(session, given, once=once)
-
-    params = [once, *(option_for(field) for field in fields.values())]
-    return process_command("planner", run_planner, params, help=str(planner.__doc__))
-
-
-def _run(session: Session, given: dict[str, Any], *, once: bool) -> int:
     from timewright.planner.planner_loop import build_planner
 
     settings = session.settings(given, strict=True, base=SERVER_DEFAULTS)
@@ -145,114 +142,61 @@ def _format_analyses(analyses: list[dict[str, Any]]) -> list[str]:
     return [f"{one['schedule']}: {one['reasoning']}" for one in analyses] or ["no schedule needs attention"]
 
 
-HTTP_SETTINGS = frozenset(
-    {
-        "port",
-        "bind",
-        "hosts",
-        "tls_cert",
-        "tls_key",
-        "behind_proxy",
-        "tls_client_ca",
-        "jwt_keys",
-        "jwt_algorithms",
-        "jwt_audience",
-        "jwt_issuer",
-        "oidc",
-    }
-)
-WATCH_SETTINGS = frozenset({"shell", "local", "egress", "secret_key_file", "log", "log_level"})
-SHELLS = ("bash", "zsh", "fish")
-
-
-def up(_: click.Group) -> click.Command:
+@process_command(APP, settings=lambda _: True)
+def up(session: Session, /, app: str | None, given: GivenSettings) -> int:
     """Run due schedules and serve the HTTP API in one process."""
-    return _process_command("up", help=str(up.__doc__))
+    return _run_instance(session, role="up", app=app, given=given)
 
 
-def serve(_: click.Group) -> click.Command:
+@process_command(settings=lambda _: True)
+def serve(session: Session, /, given: GivenSettings) -> int:
     """Serve the HTTP API only; run workers on the same store separately."""
-    return _process_command("serve", help=str(serve.__doc__))
+    return _run_instance(session, role="serve", app=None, given=given)
 
 
-def worker(_: click.Group) -> click.Command:
+@process_command(APP, settings=lambda key: key not in HTTP_SETTINGS)
+def worker(session: Session, /, app: str | None, given: GivenSettings) -> int:
     """Run due schedules without the HTTP API."""
-    return _process_command("worker", help=str(worker.__doc__))
+    return _run_instance(session, role="worker", app=app, given=given)
 
 
-def watch(_: click.Group) -> click.Command:
+def _run_instance(session: Session, **options: Any) -> int:
+    from timewright.interfaces.cli.process.instance import run_instance
+
+    return run_instance(session, **options)
+
+
+@process_command(
+    Option(["--once"], is_flag=True, help="Look once, send what waits, and exit."),
+    settings=WATCH_SETTINGS.__contains__,
+)
+def watch(session: Session, /, once: bool, given: GivenSettings) -> int:
     """Look for incidents and send the messages of channels; runs no schedule."""
-    fields = tuple(one for one in setting_fields(SERVER_DEFAULTS) if one.key in WATCH_SETTINGS)
-    once = Option(["--once"], is_flag=True, help="Look once, send what waits, and exit.")
+    from timewright.interfaces.cli.process.instance import run_watch
 
-    @click.pass_obj
-    def start(session: Session, /, once: bool, **values: Any) -> int:
-        from timewright.interfaces.cli.process.instance import run_watch
+    return run_watch(session, given=given, once=once)
 
-        return run_watch(session, given=_settings_in(fields, values), once=once)
 
-    return process_command(
-        "watch", start, [once, *(option_for(field) for field in fields)], help=str(watch.__doc__)
+@process_command(click.Argument(["shell"], type=click.Choice(SHELLS)))
+def completion(_: Session, /, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    \b
+      eval "$(timewright completion bash)"
+    """  # noqa: D301 - click does not wrap a paragraph after this character
+    from click.shell_completion import ShellComplete, get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    root = click.get_current_context().find_root().command
+    # Call the base class: the bash subclass starts bash to check its version.
+    click.echo(ShellComplete.source(kind(root, {}, "timewright", "_TIMEWRIGHT_COMPLETE")))
+
+
+PROCESS_COMMANDS: dict[str, click.Command] = {
+    str(one.name): one
+    for one in (
+        *(up, serve, worker, watch, dashboard, mcp, planner, demo, import_files_command, simulate, replay),
+        *(migrate, backup, restore, move, service, completion),
     )
-
-
-def completion(root: click.Group) -> click.Command:
-    """Print the completion script of a shell."""
-
-    def print_script(shell: str) -> None:
-        from click.shell_completion import ShellComplete, get_completion_class
-
-        kind = get_completion_class(shell)
-        assert kind is not None
-        # Call the base class: the bash subclass starts bash to check its version.
-        click.echo(ShellComplete.source(kind(root, {}, "timewright", "_TIMEWRIGHT_COMPLETE")))
-
-    text = f'{completion.__doc__}\n\n\b\n  eval "$(timewright completion bash)"'
-    argument = click.Argument(["shell"], type=click.Choice(SHELLS))
-    return process_command("completion", print_script, [argument], help=text)
-
-
-PROCESS_COMMANDS: dict[str, Callable[[click.Group], click.Command]] = {
-    "up": up,
-    "serve": serve,
-    "worker": worker,
-    "watch": watch,
-    "dashboard": dashboard,
-    "mcp": mcp,
-    "planner": planner,
-    "demo": demo,
-    "import": import_files_command,
-    "simulate": simulate,
-    "replay": replay,
-    "migrate": migrate,
-    "backup": backup,
-    "restore": restore,
-    "move": move,
-    "service": service,
-    "completion": completion,
 }
-
-
-def _process_command(name: Literal["up", "serve", "worker"], *, help: str) -> click.Command:  # noqa: A002
-    fields = tuple(
-        one for one in setting_fields(SERVER_DEFAULTS) if name != "worker" or one.key not in HTTP_SETTINGS
-    )
-
-    @click.pass_obj
-    def start(session: Session, /, app: str | None = None, **values: Any) -> int:
-        from timewright.interfaces.cli.process.instance import run_instance
-
-        return run_instance(session, role=name, app=app, given=_settings_in(fields, values))
-
-    text = "The app with the functions: module:name of a scheduler or registry."
-    app_option = [] if name == "serve" else [Option(["--app"], metavar="MODULE:NAME", help=text)]
-    return process_command(name, start, [*app_option, *(option_for(field) for field in fields)], help=help)
-
-
-def _settings_in(fields: tuple[OptionField, ...], values: dict[str, Any]) -> dict[str, Any]:
-    values = {key: value for key, value in values.items() if value is not None and value != ()}
-    given = {field.key: (field, values[field.key]) for field in fields if field.key in values}
-    return {
-        key: value if field.kind == "switch" else read_field(field, value)
-        for key, (field, value) in given.items()
-    }

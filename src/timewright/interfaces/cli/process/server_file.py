@@ -8,11 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import click
 from msgspec import Struct
 
 from timewright.errors import NotFound
-from timewright.interfaces.cli.commands import process_command
+from timewright.interfaces.cli.process import process_command
 from timewright.interfaces.cli.session import Session, key_for
 from timewright.wiring import private_file
 
@@ -93,13 +92,9 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def dashboard(_: click.Group) -> click.Command:
+@process_command()
+def dashboard(session: Session, /) -> None:
     """Print a one-time login link to the dashboard of a running server."""
-    return process_command("dashboard", _print_link, help=str(dashboard.__doc__))
-
-
-@click.pass_obj
-def _print_link(session: Session, /) -> None:
     from timewright.interfaces.cli.api_client import ApiClient
 
     url = session.server or _running_server_url(session)

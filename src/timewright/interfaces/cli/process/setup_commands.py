@@ -14,7 +14,7 @@ import click
 
 from timewright.clocks import SystemClock
 from timewright.errors import Conflict, InvalidInput, NotAllowed
-from timewright.interfaces.cli.commands import Option, global_options, process_command
+from timewright.interfaces.cli.commands import Option, global_options
 from timewright.interfaces.cli.data_input import MAX_FILE_BYTES, read_text
 from timewright.interfaces.cli.output.table import (
     MIN_TABLE_WIDTH,
@@ -25,19 +25,16 @@ from timewright.interfaces.cli.output.table import (
     wrap,
 )
 from timewright.interfaces.cli.output.times import local_zone, zone_name
+from timewright.interfaces.cli.process import process_command
 from timewright.interfaces.cli.session import Session, serialize, store_path
 from timewright.interfaces.program import program
 
 DEFAULT_FILE = "demo.db"
 
 
-def demo(_: click.Group) -> click.Command:
+@process_command()
+def demo(session: Session, /) -> None:
     """Create a store file with a week of example history."""
-    return process_command("demo", _create_demo, help=str(demo.__doc__))
-
-
-@click.pass_obj
-def _create_demo(session: Session, /) -> None:
     from timewright.testing.demo import WEEK, clock_changes, write_demo_file
 
     store_url = session.given.get("store") or os.environ.get("TIMEWRIGHT_STORE") or DEFAULT_FILE
@@ -73,28 +70,24 @@ _STATUSES = ("lost", "translated", "kept")
 _EXPORT_SCRIPT = Path(__file__).with_name("apscheduler_export.py")
 
 
-def import_files_command(_: click.Group) -> click.Command:
+@process_command(
+    click.Argument(["source"], type=click.Choice(SOURCES), metavar=f"{{{'|'.join(SOURCES)}}}"),
+    click.Argument(["files"], nargs=-1, metavar="FILE..."),
+    Option(["--out"], metavar="FILE", help="Write the definitions to this new file.  [standard output]"),
+    Option(["--zone"], help="The time zone of a source that names none.  [that of this machine]"),
+    Option(["--repository"], default="", metavar="OWNER/NAME", help="The repository of GitHub workflows."),
+    Option(["--lost"], is_flag=True, help="Report only what was lost."),
+    Option(
+        ["--script"],
+        is_flag=True,
+        help="Print the export script for APScheduler, to run in your program.",
+    ),
+    name="import",
+)
+def import_files_command(
+    session: Session, /, source: str, files: tuple[str, ...], out: str | None, **values: Any
+) -> None:
     """Write a file for `plan` from the files of another scheduler, and report what happened to each field."""
-    params: list[click.Parameter] = [
-        click.Argument(["source"], type=click.Choice(SOURCES), metavar=f"{{{'|'.join(SOURCES)}}}"),
-        click.Argument(["files"], nargs=-1, metavar="FILE..."),
-        Option(["--out"], metavar="FILE", help="Write the definitions to this new file.  [standard output]"),
-        Option(["--zone"], help="The time zone of a source that names none.  [that of this machine]"),
-        Option(
-            ["--repository"], default="", metavar="OWNER/NAME", help="The repository of GitHub workflows."
-        ),
-        Option(["--lost"], is_flag=True, help="Report only what was lost."),
-        Option(
-            ["--script"],
-            is_flag=True,
-            help="Print the export script for APScheduler, to run in your program.",
-        ),
-    ]
-    return process_command("import", _import, params, help=str(import_files_command.__doc__))
-
-
-@click.pass_obj
-def _import(session: Session, /, source: str, files: tuple[str, ...], out: str | None, **values: Any) -> None:
     from timewright.core.definitions import Definition, write_definitions
     from timewright.core.imports import ImportOptions, import_files
 
@@ -190,57 +183,56 @@ WantedBy=default.target
 """
 
 
-def service(_: click.Group) -> click.Command:
-    """Install `timewright up` as a service of systemd, for the current user."""
+@click.pass_context
+def _show_help(context: click.Context, /, **_: object) -> None:
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
-    @click.pass_obj
-    def install(session: Session, /, app: str | None, user: bool, force: bool) -> None:
-        if not user:
-            raise NotAllowed(
-                "only a service of the current user can be installed",
-                field="user",
-                rule="a service of the whole machine belongs to its administrator",
-                fix="timewright service install --user, or copy the unit from docs/operate/deploy.md",
-            )
-        path = _unit_path()
-        if path.exists() and not force:
-            raise Conflict(
-                f"{path} exists",
-                field="force",
-                rule="an existing unit is replaced only with --force",
-                fix="timewright service install --user --force replaces it",
-            )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(unit_text(session.store_url, app), encoding="utf-8")
-        session.print(
-            [
-                f"wrote {path}. Start it, now and at every login:",
-                "  systemctl --user daemon-reload && systemctl --user enable --now timewright",
-                "To run it also while you are not logged in:",
-                "  loginctl enable-linger",
-            ]
+
+service = click.Group(
+    "service",
+    help="Install `timewright up` as a service of systemd, for the current user.",
+    params=global_options(),
+    callback=_show_help,
+    invoke_without_command=True,
+)
+
+
+@process_command(
+    Option(["--user"], is_flag=True, help="Install it for the current user."),
+    Option(["--app"], metavar="MODULE:NAME", help="The app with the functions, as for `up`."),
+    Option(["--force"], is_flag=True, help="Replace an existing unit."),
+)
+def install(session: Session, /, app: str | None, user: bool, force: bool) -> None:
+    """Write the unit and print the commands that start it."""
+    if not user:
+        raise NotAllowed(
+            "only a service of the current user can be installed",
+            field="user",
+            rule="a service of the whole machine belongs to its administrator",
+            fix="timewright service install --user, or copy the unit from docs/operate/deploy.md",
         )
-
-    @click.pass_context
-    def show_help(context: click.Context, /, **_: object) -> None:
-        if context.invoked_subcommand is None:
-            click.echo(context.get_help())
-
-    group = click.Group(
-        "service",
-        help=str(service.__doc__),
-        params=global_options(),
-        callback=show_help,
-        invoke_without_command=True,
+    path = _unit_path()
+    if path.exists() and not force:
+        raise Conflict(
+            f"{path} exists",
+            field="force",
+            rule="an existing unit is replaced only with --force",
+            fix="timewright service install --user --force replaces it",
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(unit_text(session.store_url, app), encoding="utf-8")
+    session.print(
+        [
+            f"wrote {path}. Start it, now and at every login:",
+            "  systemctl --user daemon-reload && systemctl --user enable --now timewright",
+            "To run it also while you are not logged in:",
+            "  loginctl enable-linger",
+        ]
     )
-    options = [
-        Option(["--user"], is_flag=True, help="Install it for the current user."),
-        Option(["--app"], metavar="MODULE:NAME", help="The app with the functions, as for `up`."),
-        Option(["--force"], is_flag=True, help="Replace an existing unit."),
-    ]
-    text = "Write the unit and print the commands that start it."
-    group.add_command(process_command("install", install, options, help=text))
-    return group
+
+
+service.add_command(install)
 
 
 def unit_text(store: str, app: str | None) -> str:

@@ -17,12 +17,13 @@ from timewright.core.input.encoding import encode
 from timewright.core.input.input_errors import input_error
 from timewright.core.input.instant_text import read_instant_text
 from timewright.core.moments import as_duration, parse_instant
-from timewright.interfaces.cli.commands import Option, process_command
+from timewright.interfaces.cli.commands import Option
 from timewright.interfaces.cli.data_input import MAX_FILE_BYTES, read_data_or_text, read_text
 from timewright.interfaces.cli.output.errors import EXIT_DIFFERENCES
 from timewright.interfaces.cli.output.simulation import html_report, replay_lines, report_lines
 from timewright.interfaces.cli.output.table import current_screen, progress_bar
 from timewright.interfaces.cli.output.times import local_zone, today_at
+from timewright.interfaces.cli.process import process_command
 from timewright.interfaces.cli.session import Session, inspect_store, serialize
 
 if TYPE_CHECKING:
@@ -35,52 +36,47 @@ MAX_ROWS = 1_000_000
 _CLOCK_RANGE = re.compile(r"(\d{1,2}:\d{2}(?::\d{2})?)\s*-\s*(\d{1,2}:\d{2}(?::\d{2})?)")
 
 
-def simulate(_: click.Group) -> click.Command:
+@process_command(
+    click.Argument(["files"], nargs=-1, metavar="[FILE]..."),
+    Option(
+        ["--for", "span"],
+        default="1d",
+        metavar="DURATION",
+        help="Length of the simulated time: 1h, 7d, 1y.  [1d]",
+    ),
+    Option(
+        ["--since"], metavar="INSTANT", help="Start of the simulated time.  [now, with the present state]"
+    ),
+    Option(
+        ["--outage"],
+        multiple=True,
+        metavar="RANGE",
+        help="A time in which no instance runs: 08:55-09:20, or INSTANT/INSTANT.",
+    ),
+    Option(["--add"], multiple=True, metavar="FILE", help="Add or replace the definitions of a file."),
+    Option(["--without"], multiple=True, metavar="NAME", help="Leave out this schedule."),
+    Option(
+        ["--duration"],
+        multiple=True,
+        metavar="[NAME=]DURATION",
+        help="Duration of every run.  [as in its last runs, else 1s]",
+    ),
+    Option(
+        ["--workers"],
+        type=click.IntRange(1, 100_000),
+        default=10,
+        help="Maximum number of runs at once.  [10]",
+    ),
+    Option(
+        ["--runs"],
+        type=click.IntRange(0, MAX_ROWS),
+        default=0,
+        help="Also list this many decisions.  [0]",
+    ),
+    Option(["--html"], metavar="FILE", help="Write a report with pictures to this file."),
+)
+def simulate(session: Session, /, files: tuple[str, ...], **values: Any) -> None:
     """Show what a fleet would do: what starts, waits and is skipped, decided by the real engine."""
-    params: list[click.Parameter] = [
-        click.Argument(["files"], nargs=-1, metavar="[FILE]..."),
-        Option(
-            ["--for", "span"],
-            default="1d",
-            metavar="DURATION",
-            help="Length of the simulated time: 1h, 7d, 1y.  [1d]",
-        ),
-        Option(
-            ["--since"], metavar="INSTANT", help="Start of the simulated time.  [now, with the present state]"
-        ),
-        Option(
-            ["--outage"],
-            multiple=True,
-            metavar="RANGE",
-            help="A time in which no instance runs: 08:55-09:20, or INSTANT/INSTANT.",
-        ),
-        Option(["--add"], multiple=True, metavar="FILE", help="Add or replace the definitions of a file."),
-        Option(["--without"], multiple=True, metavar="NAME", help="Leave out this schedule."),
-        Option(
-            ["--duration"],
-            multiple=True,
-            metavar="[NAME=]DURATION",
-            help="Duration of every run.  [as in its last runs, else 1s]",
-        ),
-        Option(
-            ["--workers"],
-            type=click.IntRange(1, 100_000),
-            default=10,
-            help="Maximum number of runs at once.  [10]",
-        ),
-        Option(
-            ["--runs"],
-            type=click.IntRange(0, MAX_ROWS),
-            default=0,
-            help="Also list this many decisions.  [0]",
-        ),
-        Option(["--html"], metavar="FILE", help="Write a report with pictures to this file."),
-    ]
-    return process_command("simulate", _simulate, params, help=str(simulate.__doc__))
-
-
-@click.pass_obj
-def _simulate(session: Session, /, files: tuple[str, ...], **values: Any) -> None:
     from timewright.core.run.simulation import WorkModel
     from timewright.wiring.what_if import WhatIf, fleet_names, measured_durations, merge_outages, what_if
 
@@ -121,44 +117,39 @@ def _simulate(session: Session, /, files: tuple[str, ...], **values: Any) -> Non
         session.print_note(f"report: {values['html']}")
 
 
-def replay(_: click.Group) -> click.Command:
+@process_command(
+    click.Argument(["schedules"], nargs=-1, metavar="[SCHEDULE]..."),
+    Option(
+        ["--since"],
+        default="24 hours ago",
+        metavar="INSTANT",
+        help="Decide occurrences from this instant on.  [24 hours ago]",
+    ),
+    Option(["--until"], metavar="INSTANT", help="Decide occurrences up to this instant.  [now]"),
+    Option(
+        ["--file"],
+        multiple=True,
+        metavar="FILE",
+        help="Use the definitions of this file instead of the recorded ones.",
+    ),
+    Option(
+        ["--set"],
+        multiple=True,
+        metavar="FIELD=VALUE",
+        help="Use this value for a field of every schedule: overlap=queue.",
+    ),
+    Option(
+        ["--without-hint"],
+        multiple=True,
+        metavar="ID",
+        help="Decide as if this hint had not been given; `hint list` shows ids.",
+    ),
+)
+def replay(session: Session, /, schedules: tuple[str, ...], **values: Any) -> int:
     """Decide recorded occurrences again, and list what comes out differently; exit code 3 if anything does.
 
     Edits, hints, pauses, outages, durations and outcomes are as recorded. Nothing in the store changes.
     """
-    params: list[click.Parameter] = [
-        click.Argument(["schedules"], nargs=-1, metavar="[SCHEDULE]..."),
-        Option(
-            ["--since"],
-            default="24 hours ago",
-            metavar="INSTANT",
-            help="Decide occurrences from this instant on.  [24 hours ago]",
-        ),
-        Option(["--until"], metavar="INSTANT", help="Decide occurrences up to this instant.  [now]"),
-        Option(
-            ["--file"],
-            multiple=True,
-            metavar="FILE",
-            help="Use the definitions of this file instead of the recorded ones.",
-        ),
-        Option(
-            ["--set"],
-            multiple=True,
-            metavar="FIELD=VALUE",
-            help="Use this value for a field of every schedule: overlap=queue.",
-        ),
-        Option(
-            ["--without-hint"],
-            multiple=True,
-            metavar="ID",
-            help="Decide as if this hint had not been given; `hint list` shows ids.",
-        ),
-    ]
-    return process_command("replay", _replay, params, help=str(replay.__doc__))
-
-
-@click.pass_obj
-def _replay(session: Session, /, schedules: tuple[str, ...], **values: Any) -> int:
     from timewright.wiring.replay import Replay
     from timewright.wiring.replay import replay as decide_again
 
