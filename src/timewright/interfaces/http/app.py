@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ from timewright.interfaces.http.pages import Pages
 from timewright.interfaces.http.problems import HttpProblem, internal_error, problem_response
 from timewright.interfaces.http.request import HttpRequest, Receive, Scope, Send
 from timewright.interfaces.http.responses import with_security_headers
-from timewright.interfaces.http.routing import API_PREFIX, Router
+from timewright.interfaces.http.routing import API_PREFIX, HandledRoute, Handler, Segments
 from timewright.operations import OperationContext
 from timewright.operations.access.authentication import context_for
 from timewright.operations.access.callers import Caller, require_scope
@@ -119,12 +119,14 @@ class HttpApp:
             return problem_response(internal_error(), docs=_docs_url(scope))
 
     async def _authenticate_and_handle(self, request: HttpRequest) -> Any:
-        if request.segments == PUBLIC_PATH or request.segments[:1] == INBOUND_PATH:
-            return await self._handle(request)
-        if is_metadata_request(request):
-            return resource_metadata(request)
-        if self._pages.signs_in(request):
-            return await self._pages.sign_in(request)
+        # No path of the API is public.
+        if request.segments[:2] != API_PREFIX:
+            if request.segments == PUBLIC_PATH or request.segments[:1] == INBOUND_PATH:
+                return await self._handle(request)
+            if is_metadata_request(request):
+                return resource_metadata(request)
+            if self._pages.signs_in(request):
+                return await self._pages.sign_in(request)
         try:
             request.context = await self._authenticator.authenticate(request)
         except Unauthorized:
@@ -166,23 +168,24 @@ class HttpApp:
     @cached_property
     def router(self) -> Router:
         """All routes; built on the first request so that the server starts faster."""
-        router = Router(fallback=self._pages.dashboard)
-        for route, handler in operation_handlers(non_blocking_reader(self._context)):
-            router.add(route.method, route.path, handler)
-        router.add("GET", (*API_PREFIX, "events"), self._events)
-        router.add("GET", (*API_PREFIX, "runs", "{run}", "artifacts", "{name}"), download_artifact)
-        router.add("GET", FEED_PATH, calendar_feed)
-        router.add("GET", PUBLIC_PATH, self._probes.alive)
-        router.add("GET", ("readyz",), self._probes.ready)
-        router.add("GET", ("overdue",), self._probes.overdue)
-        if self._probes.has_metrics:
-            router.add("GET", ("metrics",), self._probes.metrics)
-        for path in ((*INBOUND_PATH, "{slug}"), (*INBOUND_PATH, "{slug}", "{report}")):
-            router.add("GET", path, self._probes.inbound)
-            router.add("POST", path, self._probes.inbound)
-        router.add("POST", MCP_PATH, self._mcp.handle)
-        self._pages.register(router)
-        return router
+        probes = self._probes
+        slug = (*INBOUND_PATH, "{slug}")
+        routes: list[HandledRoute] = [
+            *operation_handlers(non_blocking_reader(self._context)),
+            *self._pages.routes(),
+            ("GET", (*API_PREFIX, "events"), self._events),
+            ("GET", (*API_PREFIX, "runs", "{run}", "artifacts", "{name}"), download_artifact),
+            ("GET", FEED_PATH, calendar_feed),
+            ("GET", PUBLIC_PATH, probes.alive),
+            ("GET", ("readyz",), probes.ready),
+            ("GET", ("overdue",), probes.overdue),
+            *((method, slug, probes.inbound) for method in ("GET", "POST")),
+            *((method, (*slug, "{report}"), probes.inbound) for method in ("GET", "POST")),
+            ("POST", MCP_PATH, self._mcp.handle),
+        ]
+        if probes.has_metrics:
+            routes.append(("GET", ("metrics",), probes.metrics))
+        return Router(routes, fallback=self._pages.dashboard)
 
 
 def _docs_url(scope: Scope) -> str:
@@ -207,6 +210,58 @@ async def _answer_other_scope(scope: Scope, receive: Receive, send: Send) -> Non
         await send({"type": f"{message['type']}.complete"})
         if message["type"] == "lifespan.shutdown":
             return
+
+
+class Router:
+    """Finds the handler of a method and path; `{name}` matches one segment, also one with an encoded slash.
+
+    Starlette's router tries one pattern after another and splits a name at an encoded slash.
+    """
+
+    def __init__(self, routes: Iterable[HandledRoute], *, fallback: Handler) -> None:
+        self._fallback = fallback
+        # By method, under the path with `{}` for each parameter.
+        self._handlers: dict[Segments, dict[str, tuple[Handler, Segments]]] = {}
+        for method, path, handler in routes:
+            key = tuple("{}" if part.startswith("{") else part for part in path)
+            self._handlers.setdefault(key, {})[method] = (handler, path)
+        # Which segments are parameters; a path with a fixed segment comes before one with a parameter there.
+        self._shapes = sorted({tuple(part == "{}" for part in path) for path in self._handlers})
+
+    def match(self, method: str, segments: Segments) -> tuple[Handler, Mapping[str, str]]:
+        """Return the handler and the path parameters; an unknown path has the fallback, for GET only."""
+        found = [self._handlers[key] for key in self._keys(segments) if key in self._handlers]
+        wanted = "GET" if method == "HEAD" else method
+        for handlers in found:
+            if wanted in handlers:
+                handler, path = handlers[wanted]
+                pairs = zip(path, segments, strict=True)
+                return handler, {part[1:-1]: text for part, text in pairs if part.startswith("{")}
+        if not found and wanted == "GET":
+            return self._fallback, {}
+        raise _method_not_allowed(method, {one for handlers in found for one in handlers} or {"GET"})
+
+    def _keys(self, segments: Segments) -> Iterable[Segments]:
+        """Yield the path with each set of segments that may be parameters; a parameter is not empty."""
+        for shape in self._shapes:
+            if len(shape) == len(segments):
+                pairs = list(zip(shape, segments, strict=True))
+                if all(text or not is_parameter for is_parameter, text in pairs):
+                    yield tuple("{}" if is_parameter else text for is_parameter, text in pairs)
+
+
+def _method_not_allowed(method: str, allowed: set[str]) -> HttpProblem:
+    listed = ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set()) | {"OPTIONS"}))
+    return HttpProblem(
+        405,
+        "method_not_allowed",
+        "method not allowed",
+        field="method",
+        value=method[:16],
+        rule=f"one of: {listed}",
+        fix="/openapi.json lists the methods of each path",
+        headers={"allow": listed},
+    )
 
 
 class ConcurrencyLimit:

@@ -23,7 +23,7 @@ from timewright.interfaces.http.responses import (
     revision_of,
     versioned_nouns,
 )
-from timewright.interfaces.http.routing import Route, routes_of
+from timewright.interfaces.http.routing import HandledRoute, Route, routes_of
 from timewright.operations import OperationContext, operations
 from timewright.operations.access.authentication import context_for
 from timewright.operations.access.callers import AGENT_ORIGIN, require_scope
@@ -239,13 +239,13 @@ class OperationHandler:
         return ApiResponse(msgspec.json.encode(answer), status=status, headers=headers)
 
 
-def operation_handlers(
-    nonblocking_reader: NonBlockingReader | None,
-) -> list[tuple[Route, OperationHandler]]:
-    """Return a handler for every route of every operation."""
+def operation_handlers(nonblocking_reader: NonBlockingReader | None) -> list[HandledRoute]:
+    """Return every route of every operation with its handler."""
     cache = ResponseCache(nonblocking_reader) if nonblocking_reader is not None else None
     return [
-        (route, OperationHandler(route, cache)) for operation in operations for route in routes_of(operation)
+        (route.method, route.path, OperationHandler(route, cache))
+        for operation in operations
+        for route in routes_of(operation)
     ]
 
 

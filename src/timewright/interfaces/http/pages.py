@@ -29,7 +29,7 @@ from timewright.interfaces.http.openid import OpenIdProvider
 from timewright.interfaces.http.problems import HttpProblem
 from timewright.interfaces.http.request import HttpRequest, split_query
 from timewright.interfaces.http.responses import ApiResponse, json_response
-from timewright.interfaces.http.routing import Router
+from timewright.interfaces.http.routing import HandledRoute
 from timewright.operations.access.authentication import (
     EndSession,
     Identity,
@@ -151,14 +151,16 @@ class Pages:
         self._dashboard = StaticFolder(dashboard)
         self._reference = StaticFolder(STATIC_FOLDER)
 
-    def register(self, router: Router) -> None:
-        """Add the routes of all pages."""
-        router.add("GET", ("session",), self.session)
-        router.add("POST", ("session", "links"), self.create_login_link)
-        router.add("DELETE", ("session",), self.log_out)
-        router.add("GET", ("openapi.json",), self.openapi)
-        router.add("GET", ("docs",), self.docs)
-        router.add("GET", ("docs", "{file}"), self.docs)
+    def routes(self) -> list[HandledRoute]:
+        """The routes of all pages."""
+        return [
+            ("GET", ("session",), self.session),
+            ("POST", ("session", "links"), self.create_login_link),
+            ("DELETE", ("session",), self.log_out),
+            ("GET", ("openapi.json",), self.openapi),
+            ("GET", ("docs",), self.docs),
+            ("GET", ("docs", "{file}"), self.docs),
+        ]
 
     def signs_in(self, request: HttpRequest) -> bool:
         """Whether the request signs a browser in: by a one-time link, a key, or the provider."""

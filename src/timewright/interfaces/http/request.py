@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from msgspec import Struct
@@ -18,7 +18,7 @@ from timewright.core.input.aliases import snake_case
 from timewright.core.input.strict_json import read_json
 from timewright.errors import InvalidInput
 from timewright.interfaces.http.problems import HttpProblem
-from timewright.interfaces.http.routing import NO_SUBJECT, Route
+from timewright.interfaces.http.routing import NO_SUBJECT, Route, kinds_of
 from timewright.operations import OperationContext
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
@@ -41,6 +41,7 @@ _BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding", b"content-en
 _VERSIONS_WITH_BODY_HEADERS = frozenset({"1.0", "1.1"})
 
 Scope = Any
+Kinds = tuple[mi.Type, ...]
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 
@@ -177,12 +178,14 @@ def read_query(query: str, route: Route) -> dict[str, Any]:
     """Parse the fields of a query by their types; a value that does not parse stays text for the decoder."""
     if not query:
         return {}
-    request: type[Struct] = route.operation.request_type
-    readers = _field_formats(request)
+    known = _field_kinds(route.operation.request_type)
     found: dict[str, list[str]] = {}
     for name, value in split_query(query):
         found.setdefault(name, []).append(value)
-    return {name: _read(name, texts, _format_of(name, readers)) for name, texts in found.items()}
+    return {
+        name: _read(name, texts, known.get(name) or known.get(snake_case(name)))
+        for name, texts in found.items()
+    }
 
 
 def split_query(query: str) -> Sequence[tuple[str, str]]:
@@ -239,54 +242,21 @@ def _subject_in(route: Route, path: Mapping[str, str]) -> dict[str, str]:
     return {route.subject: path[route.subject]}
 
 
-class _FieldFormat(NamedTuple):
-    """What the type of a field accepts; the defaults are for an unknown field."""
-
-    is_list: bool = False
-    null: bool = False
-    integer: bool = False
-    decimal: bool = False
-    boolean: bool = True
-    json: bool = True
-
-
-_UNKNOWN = _FieldFormat()
-
-
-def _format_of(name: str, formats: Mapping[str, _FieldFormat]) -> _FieldFormat:
-    return formats.get(name) or formats.get(snake_case(name), _UNKNOWN)
-
-
 @cache
-def _field_formats(request: Any) -> dict[str, _FieldFormat]:
-    """Return the formats of the fields of a request type and of the model it flattens."""
+def _field_kinds(request: Any) -> dict[str, Kinds]:
+    """Return the kinds of the fields of a request type and of the model it flattens."""
     flattened: tuple[str, type[Struct]] | None = request.flattens
-    found: dict[str, _FieldFormat] = {}
+    found: dict[str, Kinds] = {}
     for model in (flattened[1] if flattened is not None else None, request):
         info = mi.type_info(model) if model is not None else None
         if isinstance(info, mi.StructType):
-            found |= {field.encode_name: _format(field.type) for field in info.fields}
+            found |= {field.encode_name: kinds_of(field.type) for field in info.fields}
     return found
 
 
-def _format(kind: mi.Type) -> _FieldFormat:
-    kinds = kind.types if isinstance(kind, mi.UnionType) else (kind,)
-
-    def has(*types: type[mi.Type]) -> bool:
-        return any(isinstance(one, types) for one in kinds)
-
-    return _FieldFormat(
-        is_list=has(mi.VarTupleType, mi.ListType),
-        null=has(mi.NoneType),
-        integer=has(mi.IntType),
-        decimal=has(mi.FloatType),
-        boolean=has(mi.BoolType),
-        json=not all(isinstance(one, mi.StrType) for one in kinds),
-    )
-
-
-def _read(name: str, texts: list[str], accepts: _FieldFormat) -> Any:
-    if len(texts) > 1 and not accepts.is_list:
+def _read(name: str, texts: list[str], kinds: Kinds | None) -> Any:
+    is_list = _accepts(kinds, mi.VarTupleType, mi.ListType)
+    if len(texts) > 1 and not is_list:
         raise InvalidInput(
             f"{name} is in the query {len(texts)} times",
             field=name,
@@ -294,21 +264,26 @@ def _read(name: str, texts: list[str], accepts: _FieldFormat) -> Any:
             rule="once, unless it is a list",
             fix=f"give {name} once",
         )
-    if accepts.is_list and not texts[0].startswith("["):
+    if is_list and not texts[0].startswith("["):
         return texts
-    return _parse_value(texts[0], accepts, is_ms=name.endswith("_ms"))
+    return _parse_value(texts[0], kinds, is_ms=name.endswith("_ms"))
 
 
-def _parse_value(text: str, accepts: _FieldFormat, *, is_ms: bool) -> Any:
-    if text == "null" and accepts.null:
+def _accepts(kinds: Kinds | None, *types: type[mi.Type]) -> bool:
+    return any(isinstance(one, types) for one in kinds or ())
+
+
+def _parse_value(text: str, kinds: Kinds | None, *, is_ms: bool) -> Any:
+    """Parse a value by the kinds that its field accepts; None stands for an unknown field."""
+    if text == "null" and _accepts(kinds, mi.NoneType):
         return None
-    if (is_ms or accepts.integer) and _INTEGER.fullmatch(text):
+    if (is_ms or _accepts(kinds, mi.IntType)) and _INTEGER.fullmatch(text):
         return int(text)
-    if accepts.decimal and _DECIMAL.fullmatch(text):
+    if _accepts(kinds, mi.FloatType) and _DECIMAL.fullmatch(text):
         return float(text)
-    if accepts.boolean and text in _BOOLEANS:
+    if text in _BOOLEANS and (kinds is None or _accepts(kinds, mi.BoolType)):
         return _BOOLEANS[text]
-    if accepts.json and text[:1] in ("{", "["):
+    if text[:1] in ("{", "[") and not (kinds and all(isinstance(one, mi.StrType) for one in kinds)):
         return _parse_json(text)
     return text
 

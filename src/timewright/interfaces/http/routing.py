@@ -1,21 +1,22 @@
-"""The routes of operations, derived from their names, and the router that finds the handler of a path."""
+"""The routes of operations, derived from their names."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec import inspect as mi
 from msgspec.structs import replace
 
-from timewright.interfaces.http.problems import HttpProblem
 from timewright.operations import Operation, operations
 from timewright.operations.registry import subject_of
 
 InputFrom = Literal["query", "body"]
-Path = tuple[str, ...]
+Segments = tuple[str, ...]
 Handler = Callable[[Any], Awaitable[Any]]
+# Method, path with `{name}` for a parameter, and handler.
+HandledRoute = tuple[str, Segments, Handler]
 
 # The path segment for a subject that is left out.
 NO_SUBJECT = "-"
@@ -42,7 +43,7 @@ class Route(Struct, frozen=True, kw_only=True):
 
     operation: Operation[Any]
     method: str
-    path: Path
+    path: Segments
     input_from: InputFrom
     subject: str = ""
     subject_optional: bool = False
@@ -104,7 +105,7 @@ def plural(noun: str) -> str:
     return f"{noun}s"
 
 
-def _path(operation: Operation[Any], subject: str, of: str) -> Path:
+def _path(operation: Operation[Any], subject: str, of: str) -> Segments:
     """Return the path; `queue policy` is a part of a queue: /queues/{queue}/policy."""
     first, *inner = operation.noun.split() or [""]
     *between, last = operation.verb.split() or [""]
@@ -117,77 +118,9 @@ def _takes_json(operation: Operation[Any]) -> bool:
     """Whether a request has structured fields, which do not fit well into a query."""
     info = mi.type_info(operation.request_type)
     assert isinstance(info, mi.StructType)
-    return any(isinstance(kind, _JSON_TYPES) for field in info.fields for kind in _kinds(field.type))
+    return any(isinstance(kind, _JSON_TYPES) for field in info.fields for kind in kinds_of(field.type))
 
 
-def _kinds(kind: mi.Type) -> tuple[mi.Type, ...]:
+def kinds_of(kind: mi.Type) -> tuple[mi.Type, ...]:
+    """Return the types of a union, or the type alone."""
     return kind.types if isinstance(kind, mi.UnionType) else (kind,)
-
-
-class _Node:
-    """A position in the tree of paths: what follows it, and the handlers with their paths, by method."""
-
-    def __init__(self) -> None:
-        self.fixed: dict[str, _Node] = {}
-        self.parameter: _Node | None = None
-        self.handlers: dict[str, tuple[Handler, Path]] = {}
-
-    def find(self, segments: Path) -> Iterator[_Node]:
-        """Yield the ends of a path: a fixed segment before a parameter, which is not empty."""
-        if not segments:
-            yield self
-            return
-        first, rest = segments[0], segments[1:]
-        if first in self.fixed:
-            yield from self.fixed[first].find(rest)
-        if first and self.parameter is not None:
-            yield from self.parameter.find(rest)
-
-
-class Router:
-    """Finds the handler of a method and path; `{name}` matches one segment, also one with an encoded slash.
-
-    Starlette's router tries one pattern after another and splits a name at an encoded slash.
-    """
-
-    def __init__(self, fallback: Handler) -> None:
-        self._root = _Node()
-        self._fallback = fallback
-
-    def add(self, method: str, path: Path, handler: Handler) -> None:
-        """Add a handler for a method and a path."""
-        node = self._root
-        for part in path:
-            if part.startswith("{"):
-                node.parameter = node.parameter or _Node()
-                node = node.parameter
-            else:
-                node = node.fixed.setdefault(part, _Node())
-        node.handlers[method] = (handler, path)
-
-    def match(self, method: str, segments: Path) -> tuple[Handler, Mapping[str, str]]:
-        """Return the handler and the path parameters; an unknown path has the fallback, for GET only."""
-        found = [node for node in self._root.find(segments) if node.handlers]
-        wanted = "GET" if method == "HEAD" else method
-        for node in found:
-            if wanted in node.handlers:
-                handler, path = node.handlers[wanted]
-                pairs = zip(path, segments, strict=True)
-                return handler, {part[1:-1]: text for part, text in pairs if part.startswith("{")}
-        if not found and wanted == "GET":
-            return self._fallback, {}
-        raise _method_not_allowed(method, {one for node in found for one in node.handlers} or {"GET"})
-
-
-def _method_not_allowed(method: str, allowed: set[str]) -> HttpProblem:
-    listed = ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set()) | {"OPTIONS"}))
-    return HttpProblem(
-        405,
-        "method_not_allowed",
-        "method not allowed",
-        field="method",
-        value=method[:16],
-        rule=f"one of: {listed}",
-        fix="/openapi.json lists the methods of each path",
-        headers={"allow": listed},
-    )
