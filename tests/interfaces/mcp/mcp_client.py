@@ -9,7 +9,7 @@ from typing import Any
 from mcp import Client
 from mcp_types import CallToolResult
 
-from timewright.interfaces.mcp import make_server
+from timewright.interfaces.mcp.server import make_server
 from timewright.interfaces.mcp.tools import is_destructive
 from timewright.operations import OperationContext, operations
 

@@ -8,7 +8,7 @@ from typing import Any
 from mcp import Client
 
 from tests.operations.harness import OperationsHarness
-from timewright.interfaces.mcp import make_server
+from timewright.interfaces.mcp.server import make_server
 from timewright.operations.access.authentication import ROLES, Caller, context_for
 
 

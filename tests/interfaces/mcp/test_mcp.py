@@ -23,10 +23,9 @@ from timewright.access.keyring import derive_keyring
 from timewright.core.moments import SECOND
 from timewright.core.run.run import Failed
 from timewright.errors import Conflict, InvalidInput, NotAllowed, NotFound
-from timewright.interfaces.mcp import make_server
 from timewright.interfaces.mcp.confirm import VALID_FOR, Confirmations, shared_confirmations
 from timewright.interfaces.mcp.prompts import PROMPTS
-from timewright.interfaces.mcp.server import mcp_tool
+from timewright.interfaces.mcp.server import make_server, mcp_tool
 from timewright.interfaces.mcp.tools import is_idempotent, tool_name, tools_for
 from timewright.interfaces.mcp.toolsets import find_operations, parse_toolsets
 from timewright.operations import Operation, operations

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tests.interfaces.mcp.mcp_client import call
 from tests.operations.harness import OperationsHarness, sample_harness
 from timewright.errors import TimewrightError
-from timewright.interfaces.mcp import make_server
+from timewright.interfaces.mcp.server import make_server
 from timewright.interfaces.mcp.tools import DEFAULT_PAGE_ROWS, is_destructive, is_list, tool_name
 from timewright.interfaces.mcp.toolsets import FIND_OPERATION
 from timewright.operations import Operation, OperationContext, operations

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from tests.operations.harness import OperationsHarness
 from timewright import Context, Scheduler
-from timewright.interfaces.mcp import client_channel, make_server, response_stream, streamable_http
+from timewright.interfaces.mcp import client_channel, streamable_http
+from timewright.interfaces.mcp.server import make_server
 from timewright.interfaces.mcp.streamable_http import MAX_ANSWER_BYTES, McpOverHttp
 from timewright.operations import OperationContext
 from timewright.operations.access.callers import ALL_SCOPES, Caller
@@ -357,7 +358,7 @@ def test_a_client_that_accepts_no_stream_gets_json_only(app: Scheduler) -> None:
 def test_a_long_wait_is_kept_open_by_pings_and_ends_with_the_client(
     app: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(response_stream, "PING_INTERVAL_S", 0.1)
+    monkeypatch.setattr(client_channel, "PING_INTERVAL_S", 0.1)
 
     async def tell(one: McpOverHttp, _: McpOverHttp) -> None:
         run = start(app, 60)

@@ -15,7 +15,7 @@ from tests.operations.harness import OperationsHarness
 from tests.targets.kit import wait_until
 from timewright import Context, Scheduler
 from timewright.core.alerts.channels import DASHBOARD_URL
-from timewright.interfaces.mcp import make_server
+from timewright.interfaces.mcp.server import make_server
 from timewright.interfaces.mcp.tasks import TASKS_EXTENSION
 from timewright.operations import OperationContext
 

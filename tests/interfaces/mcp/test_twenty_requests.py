@@ -15,7 +15,7 @@ from mcp import Client
 
 from tests.interfaces.mcp.mcp_client import confirmation_token
 from tests.operations.harness import OperationsHarness, sample_harness
-from timewright.interfaces.mcp import make_server
+from timewright.interfaces.mcp.server import make_server
 from timewright.interfaces.mcp.toolsets import OFTEN_FOUND
 from timewright.operations import operations
 from timewright.operations.access.authentication import ROLES, Caller, context_for

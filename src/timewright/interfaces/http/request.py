@@ -178,7 +178,8 @@ def read_query(query: str, route: Route) -> dict[str, Any]:
     """Parse the fields of a query by their types; a value that does not parse stays text for the decoder."""
     if not query:
         return {}
-    known = _field_kinds(route.operation.request_type)
+    request: type[Struct] = route.operation.request_type
+    known = _field_kinds(request)
     found: dict[str, list[str]] = {}
     for name, value in split_query(query):
         found.setdefault(name, []).append(value)

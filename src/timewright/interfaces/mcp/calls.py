@@ -41,6 +41,10 @@ class ToolAnswer(Struct, frozen=True):
 class ToolCalls:
     """Calls the tools of some toolsets, with confirmations, and with texts that are safe to show."""
 
+    def __init__(self) -> None:
+        # For a store without a secret key.
+        self._confirmations = Confirmations()
+
     def call(
         self,
         context: OperationContext,
@@ -48,9 +52,8 @@ class ToolCalls:
         arguments: Mapping[str, Any],
         *,
         toolsets: frozenset[str],
-        confirmations: Confirmations,
     ) -> ToolAnswer:
-        """Call a tool, or raise why not; `confirmations` are for a store without a secret key."""
+        """Call a tool, or raise why not."""
         if tool == FIND_OPERATION:
             return _find(context, arguments, toolsets)
         _check_listed(tool, toolsets)
@@ -65,6 +68,7 @@ class ToolCalls:
         _reject_cut_text(operation, request)
         is_dry_run = bool(request.get("dry_run"))
         now, actor = SystemClock().now(), f"{context.namespace}/{context.caller.actor}"
+        confirmations = self._confirmations
         if is_destructive(operation):
             confirmations = shared_confirmations(context) or confirmations
         if is_destructive(operation) and not is_dry_run:

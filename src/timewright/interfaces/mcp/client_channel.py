@@ -1,14 +1,17 @@
 """Messages to the client while it waits for the answer to an HTTP request; earlier protocol versions only.
 
+The response is a JSON document, or a stream of events if messages precede the answer.
+
 A client sends its answer to a question in a request of its own, which may reach another instance. The answer
 is therefore passed on through the store, so that instances need no sticky sessions.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from functools import partial
 from typing import Any
 
@@ -17,9 +20,11 @@ import anyio.to_thread
 import mcp_types as types
 
 from timewright.errors import NotAllowed
-from timewright.interfaces.mcp.response_stream import ResponseStream
 from timewright.operations import OperationContext
 from timewright.operations.idempotency import claim_once, find_claim
+
+Message = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
 
 CHANNEL = "timewright.mcp_client"
 SESSION_HEADER = "mcp-session-id"
@@ -33,6 +38,14 @@ POLL_INTERVAL_S = 0.5
 _ASKS = "asks-"
 _SESSION = re.compile(_ASKS + "[0-9a-f]{32}")
 _QUESTION, _ANSWER = "mcp-question-", "mcp-answer-"
+# A proxy may close a connection on which nothing arrives for 30 s or 60 s.
+PING_INTERVAL_S = 15.0
+_PING = b": ping\r\n\r\n"
+_STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
 
 
 class ClientChannel:
@@ -98,3 +111,53 @@ def new_session(capabilities: types.ClientCapabilities) -> str:
     asking = capabilities.elicitation
     is_form = asking is not None and (asking.form is not None or asking.url is None)
     return _ASKS + secrets.token_hex(16) if is_form else ""
+
+
+class ResponseStream:
+    """Passes a JSON answer on as it is, or as the last event of a stream that messages before it opened."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._lock = anyio.Lock()
+        self._answer = b""
+        self._has_answered = False
+        self.opened = anyio.Event()
+        """Set when the response has become a stream."""
+
+    async def send(self, message: Message) -> None:
+        """Send a part of the answer."""
+        async with self._lock:
+            self._has_answered = True
+            if not self.opened.is_set():
+                await self._send(message)
+            elif message["type"] == "http.response.body":
+                self._answer += message.get("body", b"")
+                if not message.get("more_body", False):
+                    await self._send(_body(_event(self._answer), more=False))
+
+    async def write(self, message: Mapping[str, Any]) -> None:
+        """Send a message to the client, before the answer."""
+        await self._write(_event(json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()))
+
+    async def send_pings(self) -> None:
+        """Keep the connection open while the answer takes long."""
+        while True:
+            await anyio.sleep(PING_INTERVAL_S)
+            await self._write(_PING)
+
+    async def _write(self, text: bytes) -> None:
+        async with self._lock:
+            if self._has_answered:
+                return
+            if not self.opened.is_set():
+                self.opened.set()
+                await self._send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
+            await self._send(_body(text, more=True))
+
+
+def _event(data: bytes) -> bytes:
+    return b"event: message\r\ndata: " + data + b"\r\n\r\n"
+
+
+def _body(data: bytes, *, more: bool) -> Message:
+    return {"type": "http.response.body", "body": data, "more_body": more}

@@ -1,4 +1,4 @@
-"""The MCP server: tools, resources and prompts."""
+"""The MCP server: tools, resources and prompts; and how it is served over standard input and output."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import anyio
 import anyio.from_thread
 import anyio.to_thread
 import mcp_types as types
 from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from msgspec.structs import replace
 
@@ -21,7 +23,7 @@ from timewright.errors import TimewrightError
 from timewright.interfaces.mcp import prompts, resources
 from timewright.interfaces.mcp.calls import ToolCalls, needs_confirmation, to_json
 from timewright.interfaces.mcp.client_channel import channel_of
-from timewright.interfaces.mcp.confirm import Confirmations, NotConfirmed
+from timewright.interfaces.mcp.confirm import NotConfirmed
 from timewright.interfaces.mcp.elicitation import ask_for_confirmation
 from timewright.interfaces.mcp.tasks import add_task_methods, as_task, supports_tasks
 from timewright.interfaces.mcp.tools import ToolDescription, tools_for
@@ -83,15 +85,28 @@ def make_server(
     return server
 
 
+def serve_stdio(context_provider: ContextProvider, *, tools: str, caller: Caller) -> None:
+    """Serve one client on standard input and output until it closes its end; `caller` as for `make_server`.
+
+    Messages for people go to standard error.
+    """
+    server = make_server(context_provider, tools=tools, caller=caller)
+
+    async def answer() -> None:
+        async with stdio_server() as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+
+    anyio.run(answer)
+
+
 class _Handlers:
-    """The request handlers; their only state is a key that signs the confirmations of a store without one."""
+    """The request handlers."""
 
     def __init__(self, context_provider: ContextProvider, tools: str, caller: Caller | None) -> None:
         self._caller = caller
         self._context_provider = context_provider
         self._chosen = tools
         parse_toolsets(tools)
-        self._confirmations = Confirmations()
         self._calls = ToolCalls()
 
     async def list_tools(self, ctx: Any, params: Any) -> types.ListToolsResult:
@@ -111,12 +126,7 @@ class _Handlers:
             tests = _StartedTests()
             progress = _Progress(ctx)
             context = replace(context, on_test_started=tests.add, on_wait=progress.report)
-            call = partial(
-                self._calls.call,
-                context,
-                toolsets=parse_toolsets(self._chosen_by(ctx) or "all"),
-                confirmations=self._confirmations,
-            )
+            call = partial(self._calls.call, context, toolsets=parse_toolsets(self._chosen_by(ctx) or "all"))
             arguments = params.arguments or {}
             if needs_confirmation(params.name, arguments):
                 asked = await ask_for_confirmation(ctx, params, partial(call, params.name))

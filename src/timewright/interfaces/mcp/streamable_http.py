@@ -26,17 +26,17 @@ from timewright.interfaces.mcp.client_channel import (
     MAX_OPEN_QUESTIONS,
     SESSION_HEADER,
     ClientChannel,
+    Message,
+    ResponseStream,
+    Send,
     new_session,
     save_client_answer,
 )
-from timewright.interfaces.mcp.response_stream import ResponseStream
 from timewright.interfaces.mcp.server import make_server
 from timewright.operations import OperationContext
 
-Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 
 MAX_REQUEST_BYTES = 1024 * 1024
 # The answer of a person to a form; it is stored until the asking instance reads it.

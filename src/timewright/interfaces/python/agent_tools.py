@@ -9,7 +9,6 @@ from timewright.core.input.input_errors import check_name
 from timewright.core.input.strict_json import read_json
 from timewright.errors import InvalidInput, TimewrightError
 from timewright.interfaces.mcp.calls import ToolCalls
-from timewright.interfaces.mcp.confirm import Confirmations
 from timewright.interfaces.mcp.tools import ToolDescription, tools_for
 from timewright.interfaces.mcp.toolsets import parse_toolsets
 from timewright.interfaces.python.resources import Resources, own_copy
@@ -72,7 +71,6 @@ class AgentTools(list[dict[str, Any]]):
             actor=check_name(agent, field="agent"), origin=AGENT_ORIGIN, scopes=ROLES["editor"]
         )
         self._calls = ToolCalls()
-        self._confirmations = Confirmations()
         super().__init__(build(one) for one in tools_for(self._caller, self._toolsets))
 
     def call(self, name: str, arguments: Mapping[str, Any] | str = "") -> str:
@@ -84,13 +82,8 @@ class AgentTools(list[dict[str, Any]]):
         except (ValueError, TypeError, RecursionError) as error:
             return f"the arguments of {name} are not a JSON object: {error}"
         try:
-            answer = self._calls.call(
-                context_for(self._new_context(), self._caller),
-                name,
-                given,
-                toolsets=self._toolsets,
-                confirmations=self._confirmations,
-            )
+            context = context_for(self._new_context(), self._caller)
+            answer = self._calls.call(context, name, given, toolsets=self._toolsets)
         except TimewrightError as error:
             return str(sanitize(error.explain()))
         return "\n".join(answer.texts)

@@ -97,7 +97,7 @@ def as_agent(context: OperationContext, *, write: bool, key: str) -> OperationCo
 
 def _load_server() -> Any:
     try:
-        from timewright.interfaces.mcp import serve_stdio
+        from timewright.interfaces.mcp.server import serve_stdio
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio"):
             raise
