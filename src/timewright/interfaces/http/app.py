@@ -12,6 +12,7 @@ from typing import Any
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from timewright import interfaces
 from timewright.errors import OverQuota, TimewrightError, Unauthorized
@@ -38,7 +39,7 @@ from timewright.interfaces.http.openid import OpenIdProvider
 from timewright.interfaces.http.operation_handler import operation_handlers
 from timewright.interfaces.http.pages import Pages
 from timewright.interfaces.http.problems import HttpProblem, internal_error, problem_response
-from timewright.interfaces.http.request import HttpRequest, Receive, Scope, Send
+from timewright.interfaces.http.request import HttpRequest
 from timewright.interfaces.http.responses import with_security_headers
 from timewright.interfaces.http.routing import API_PREFIX, HandledRoute, Handler, Segments
 from timewright.operations import OperationContext
@@ -194,9 +195,9 @@ def _docs_url(scope: Scope) -> str:
 
 def _check_protocol(scope: Scope) -> None:
     if scope.get("http_version", "1.1") not in HTTP_VERSIONS:
-        raise HttpProblem(505, "unknown_version", "HTTP version not supported", fix="HTTP/1.1")
+        raise HttpProblem("unknown_version", "HTTP version not supported", fix="HTTP/1.1")
     if len(scope["headers"]) > MAX_HEADERS:
-        raise HttpProblem(431, "too_many_headers", "too many headers", rule=f"at most {MAX_HEADERS}")
+        raise HttpProblem("too_many_headers", "too many headers", rule=f"at most {MAX_HEADERS}")
 
 
 async def _answer_other_scope(scope: Scope, receive: Receive, send: Send) -> None:
@@ -253,7 +254,6 @@ class Router:
 def _method_not_allowed(method: str, allowed: set[str]) -> HttpProblem:
     listed = ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set()) | {"OPTIONS"}))
     return HttpProblem(
-        405,
         "method_not_allowed",
         "method not allowed",
         field="method",

@@ -7,11 +7,10 @@ import hmac
 import ipaddress
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -63,12 +62,8 @@ FEED_PATH = ("feed.ics",)
 FAILED_KEY_RATE = RateLimit(per_minute=60, burst=30)
 
 
-class Authenticator(Protocol):
-    """Returns the caller of a request or raises `Unauthorized`. May block, so it runs in a thread."""
-
-    def __call__(self, request: HttpRequest) -> Caller:
-        """Return the caller."""
-        ...
+# Returns the caller of a request or raises `Unauthorized`. It may block, so it runs in a thread.
+Authenticator = Callable[[HttpRequest], Caller]
 
 
 class RequestAuthenticator:
@@ -138,7 +133,6 @@ def _identify(request: HttpRequest, *, at: float | None = None) -> CachedCaller:
     has_token = has_csrf_token(context, session, request.headers.get(CSRF_HEADER))
     if request.method not in SAFE_METHODS and not has_token:
         raise HttpProblem(
-            403,
             "csrf",
             "CSRF token missing or invalid",
             field=CSRF_HEADER,
@@ -259,7 +253,6 @@ class HostOriginCheck(Struct, frozen=True, kw_only=True):
         host = _only(found.get(b"host", []))
         if host is None or not self.allows_host(host):
             raise HttpProblem(
-                421,
                 "wrong_host",
                 "host not allowed",
                 field="host",
@@ -284,7 +277,6 @@ class HostOriginCheck(Struct, frozen=True, kw_only=True):
         same = not origins or (len(origins) == 1 and _is_same_origin(origins[0], host))
         if not same or (cross and not navigates):
             raise HttpProblem(
-                403,
                 "wrong_origin",
                 "cross-origin requests are not allowed",
                 field="origin",

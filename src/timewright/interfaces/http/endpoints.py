@@ -6,25 +6,27 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from html import escape
 from itertools import chain
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec.structs import replace
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from timewright.core.input.strict_json import read_json
 from timewright.core.moments import format_duration, format_instant
 from timewright.core.run.run import Artifact
 from timewright.core.workflow import FormField
-from timewright.errors import InvalidInput, MissingExtra, NotAllowed, TimewrightError
+from timewright.errors import InvalidInput, NotAllowed, TimewrightError
 from timewright.interfaces.http.operation_handler import NAMESPACE_HEADER
 from timewright.interfaces.http.pages import html_page
 from timewright.interfaces.http.problems import status_of
-from timewright.interfaces.http.request import HttpRequest, Receive, Scope, Send, build_payload
+from timewright.interfaces.http.request import HttpRequest, build_payload
 from timewright.interfaces.http.responses import ApiResponse, json_response
 from timewright.interfaces.http.routing import routes_of
+from timewright.interfaces.mcp import import_server
 from timewright.operations import OperationContext, operations
 from timewright.operations.access.authentication import context_for
 from timewright.operations.access.callers import ALL_SCOPES, require_scope
@@ -33,6 +35,9 @@ from timewright.operations.alerts.pings import answer_inbound
 from timewright.operations.runs.logs import ListArtifacts, find_artifact_by_name, read_parts
 from timewright.operations.workflows.waits import AnswerRun, PendingAnswer, answer_run, open_link
 from timewright.wiring.metrics_port import METRICS_CONTENT_TYPE, filter_metrics
+
+if TYPE_CHECKING:
+    from timewright.interfaces.mcp.streamable_http import McpOverHttp
 
 MCP_PATH = ("mcp",)
 # Where a client finds out who issues tokens for a resource (RFC 9728).
@@ -278,23 +283,15 @@ async def download_artifact(request: HttpRequest) -> Response:
     return StreamingResponse(parts if request.method == "GET" else (), headers=headers)
 
 
-class McpAnswerer(Protocol):
-    """Answers MCP requests in a given context."""
-
-    async def answer(self, context: OperationContext, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        ...
-
-
 class McpEndpoint:
     """Creates the MCP server on the first request, because importing it is slow and few servers need it."""
 
     def __init__(self) -> None:
-        self._server: McpAnswerer | None = None
+        self._server: McpOverHttp | None = None
 
     async def handle(self, request: HttpRequest) -> Any:
         """`POST /mcp`: answer one MCP request as the caller."""
-        server = self._server = self._server or _new_server()
+        server = self._server = self._server or import_server("streamable_http").McpOverHttp()
         # Changes made over MCP are recorded as those of an agent, whatever the key.
         caller = replace(request.context.caller, origin="agent")
         request.context = replace(request.context, caller=caller)
@@ -341,16 +338,3 @@ def _origin(scope: Scope) -> str:
     """The address of this server as the client knows it; the host was checked."""
     host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
     return f"{scope.get('scheme', 'http')}://{host}{scope.get('root_path', '').rstrip('/')}"
-
-
-def _new_server() -> McpAnswerer:
-    try:
-        from timewright.interfaces.mcp.streamable_http import McpOverHttp
-    except ModuleNotFoundError as missing:
-        raise MissingExtra(
-            "the MCP server is not installed",
-            field="mcp",
-            rule="requires the extra mcp",
-            fix="pip install 'timewright[mcp]'",
-        ) from missing
-    return McpOverHttp()

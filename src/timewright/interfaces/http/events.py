@@ -11,12 +11,12 @@ from difflib import get_close_matches
 from typing import Any
 
 import msgspec
+from starlette.types import Receive, Send
 
 from timewright.core.facts import FACT_KINDS, Fact, TickFinished
 from timewright.core.input.encoding import encode
 from timewright.errors import Forbidden, InvalidInput, OverQuota, TimewrightError, Unauthorized
 from timewright.interfaces.http.problems import HttpProblem
-from timewright.interfaces.http.request import Receive, Send
 from timewright.ports import ChangeListener, Store
 from timewright.ports.store import ScheduleNames, names_in
 
@@ -181,7 +181,6 @@ class EventHub:
         with self._lock:
             if self._closed or len(self._subscribers) >= MAX_STREAMS:
                 raise HttpProblem(
-                    503,
                     "too_many_streams",
                     "too many event streams",
                     rule=f"at most {MAX_STREAMS} streams",

@@ -10,6 +10,7 @@ from inspect import isawaitable
 from typing import Any, TypedDict, cast
 
 from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
 
 from timewright.core.input.input_errors import input_error
 from timewright.interfaces.http.app import DASHBOARD_FOLDER, HttpApp
@@ -22,7 +23,7 @@ from timewright.interfaces.http.authentication import (
 )
 from timewright.interfaces.http.events import EventHub
 from timewright.interfaces.http.problems import HttpProblem
-from timewright.interfaces.http.request import HttpRequest, Receive, Scope, Send
+from timewright.interfaces.http.request import HttpRequest
 from timewright.operations import OperationContext
 from timewright.operations.access.authentication import unauthorized_error
 from timewright.operations.access.callers import ROLES, Caller, Role
@@ -63,7 +64,6 @@ class HostSignIn:
         if request.method not in SAFE_METHODS and request.headers.get(CSRF_HEADER) is None:
             # A form of another site cannot send this header.
             raise HttpProblem(
-                403,
                 "csrf",
                 "header missing",
                 field=CSRF_HEADER,

@@ -220,7 +220,7 @@ def _check_kept(context: OperationContext, state: str, kept: str, *, now: dateti
 
 
 def _refused(message: str, *, rule: str = "", fix: str = "sign in again") -> HttpProblem:
-    return HttpProblem(401, "sign_in_refused", message, rule=rule, fix=fix)
+    return HttpProblem("sign_in_refused", message, rule=rule, fix=fix)
 
 
 def _fetch(request: urllib.request.Request) -> bytes:

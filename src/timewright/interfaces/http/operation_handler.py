@@ -165,7 +165,7 @@ class OperationHandler:
             body = read_body(raw, request.headers.get("content-type"))
             return build_payload(self._route, request, body)
         if raw:
-            raise HttpProblem(400, "unexpected_body", f"{request.method} takes no body", fix="use the query")
+            raise HttpProblem("unexpected_body", f"{request.method} takes no body", fix="use the query")
         return build_payload(self._route, request)
 
     def _expected_revision(self, request: HttpRequest, payload: dict[str, Any]) -> int | None:
@@ -272,9 +272,9 @@ def _zone_in(request: HttpRequest, header: str) -> str:
 
 def _precondition_failed(error: TimewrightError) -> HttpProblem:
     return HttpProblem(
-        412,
         "conflict",
         error.message,
+        status=412,
         field=error.field,
         value=error.value,
         rule=error.rule,

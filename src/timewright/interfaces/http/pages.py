@@ -275,9 +275,7 @@ class Pages:
         """`POST /session/links`: create a one-time login link for this caller."""
         caller = request.context.caller
         if not caller.key or " " in caller.key:
-            raise HttpProblem(
-                409, "not_allowed", "a login link needs an API key", fix="timewright key create"
-            )
+            raise HttpProblem("not_allowed", "a login link needs an API key", fix="timewright key create")
         token = require_auth_cache(request.context).create_login_link(caller, now=request.context.now())
         return json_response({"link": f"{request.root_path}/?key={token}"}, status=201)
 
@@ -316,7 +314,7 @@ class Pages:
 
 
 def _not_found(fix: str) -> HttpProblem:
-    return HttpProblem(404, "not_found", "path not found", field="path", fix=fix)
+    return HttpProblem("not_found", "path not found", field="path", fix=fix)
 
 
 def _split_version(name: str) -> tuple[str, str]:

@@ -58,19 +58,19 @@ _HEADERS_BY_STATUS: Mapping[int, Mapping[str, str]] = {
 
 
 class HttpProblem(Exception):
-    """An error of the HTTP protocol, before any operation runs."""
+    """An error of the HTTP protocol, before any operation runs; its code has the status."""
 
     def __init__(
         self,
-        status: int,
         code: str,
         message: str,
         *,
+        status: int = 0,
         headers: Mapping[str, str] | None = None,
         **details: Any,
     ) -> None:
         super().__init__(message)
-        self.status = status
+        self.status = status or STATUS_BY_CODE.get(code) or PROTOCOL_PROBLEMS[code][0]
         self.code = code
         self.message = message
         self.headers = dict(headers or {})
@@ -136,7 +136,6 @@ def _retry_after(error: TimewrightError) -> dict[str, str]:
 def internal_error() -> HttpProblem:
     """Return the problem for an unexpected error; it contains no details, which could help an attacker."""
     return HttpProblem(
-        500,
         "internal",
         "internal error",
         rule="the details are in the server log",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl, unquote_to_bytes
@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec import inspect as mi
 from starlette.datastructures import Headers
 from starlette.requests import Request
+from starlette.types import Receive, Scope
 
 from timewright.core.input.aliases import snake_case
 from timewright.core.input.strict_json import read_json
@@ -40,10 +41,7 @@ _BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding", b"content-en
 # In these versions a body is announced by a header; later versions may have one without.
 _VERSIONS_WITH_BODY_HEADERS = frozenset({"1.0", "1.1"})
 
-Scope = Any
 Kinds = tuple[mi.Type, ...]
-Receive = Callable[[], Awaitable[Any]]
-Send = Callable[[Any], Awaitable[None]]
 
 
 class HttpRequest(Request):
@@ -81,7 +79,6 @@ class HttpRequest(Request):
         """Read the whole body; raises if it is compressed, too large or too slow."""
         if self.headers.get("content-encoding", "identity") != "identity":
             raise HttpProblem(
-                415,
                 "unsupported_media_type",
                 "the body is compressed",
                 field="content-encoding",
@@ -101,7 +98,6 @@ class HttpRequest(Request):
                 return b"".join(parts)
         except TimeoutError:
             raise HttpProblem(
-                408,
                 "too_slow",
                 "the body was not received in time",
                 rule=f"within {BODY_TIMEOUT_S:g} seconds",
@@ -117,14 +113,13 @@ def _segments(scope: Scope, root: str) -> tuple[str, ...]:
     if prefix and (raw == prefix or raw.startswith(prefix + b"/")):
         raw = raw[len(prefix) :]
     if len(raw) > MAX_PATH_BYTES:
-        raise HttpProblem(414, "uri_too_long", "the path is too long", rule=f"at most {MAX_PATH_BYTES} bytes")
+        raise HttpProblem("uri_too_long", "the path is too long", rule=f"at most {MAX_PATH_BYTES} bytes")
     try:
         if b"%" not in raw:
             return tuple(raw.decode("utf-8").split("/")[1:])
         return tuple(unquote_to_bytes(part).decode("utf-8") for part in raw.split(b"/")[1:])
     except UnicodeDecodeError:
         raise HttpProblem(
-            400,
             "invalid_path",
             "the path is invalid",
             rule="UTF-8, percent-encoded",
@@ -139,7 +134,6 @@ def _declared_length(headers: Headers) -> int:
 
 def _too_large() -> HttpProblem:
     return HttpProblem(
-        413,
         "too_large",
         "the body is too large",
         rule=f"at most {MAX_BODY_BYTES // 1024} KiB",
@@ -192,14 +186,11 @@ def read_query(query: str, route: Route) -> dict[str, Any]:
 def split_query(query: str) -> Sequence[tuple[str, str]]:
     """Split a query into names and values; raises if it is too long or not UTF-8."""
     if len(query) > MAX_QUERY_BYTES:
-        raise HttpProblem(
-            414, "uri_too_long", "the query is too long", rule=f"at most {MAX_QUERY_BYTES} bytes"
-        )
+        raise HttpProblem("uri_too_long", "the query is too long", rule=f"at most {MAX_QUERY_BYTES} bytes")
     try:
         return parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=MAX_QUERY_PARAMETERS)
     except ValueError:
         raise HttpProblem(
-            400,
             "invalid_query",
             "the query is invalid",
             rule=f"UTF-8, percent-encoded, at most {MAX_QUERY_PARAMETERS} parameters",
@@ -213,7 +204,6 @@ def read_body(raw: bytes, content_type: str | None) -> dict[str, Any]:
         return {}
     if content_type is None or JSON_TYPE.fullmatch(content_type.strip()) is None:
         raise HttpProblem(
-            415,
             "unsupported_media_type",
             "the body is not JSON",
             headers={"accept-post": "application/json"},
@@ -226,7 +216,6 @@ def read_body(raw: bytes, content_type: str | None) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         why = "it is nested too deep" if isinstance(error, RecursionError) else str(error)[:200]
         raise HttpProblem(
-            400,
             "invalid_json",
             f"the body is not valid JSON: {why}" if raw.strip() else "the body is empty",
             rule="one JSON object in UTF-8, without duplicate keys",

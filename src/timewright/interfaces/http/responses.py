@@ -11,9 +11,10 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec import Struct
 from msgspec import inspect as mi
+from starlette.types import Receive, Scope, Send
 
 from timewright.core.input.encoding import to_json_value
-from timewright.interfaces.http.request import HttpRequest, Receive, Scope, Send, split_query
+from timewright.interfaces.http.request import HttpRequest, split_query
 from timewright.operations import operations
 
 Header = tuple[bytes, bytes]

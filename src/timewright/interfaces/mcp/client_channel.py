@@ -11,20 +11,18 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import anyio
 import anyio.to_thread
 import mcp_types as types
+from starlette.types import Message, Send
 
 from timewright.errors import NotAllowed
 from timewright.operations import OperationContext
 from timewright.operations.idempotency import claim_once, find_claim
-
-Message = MutableMapping[str, Any]
-Send = Callable[[Message], Awaitable[None]]
 
 CHANNEL = "timewright.mcp_client"
 SESSION_HEADER = "mcp-session-id"

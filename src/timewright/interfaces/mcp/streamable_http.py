@@ -7,7 +7,6 @@ the answer: progress, a question, or a ping because the answer takes long.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
@@ -20,23 +19,19 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from msgspec import UNSET, Struct, UnsetType
 from starlette.requests import Request
+from starlette.types import Message, Receive, Scope, Send
 
 from timewright.interfaces.mcp.client_channel import (
     CHANNEL,
     MAX_OPEN_QUESTIONS,
     SESSION_HEADER,
     ClientChannel,
-    Message,
     ResponseStream,
-    Send,
     new_session,
     save_client_answer,
 )
 from timewright.interfaces.mcp.server import make_server
 from timewright.operations import OperationContext
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
 
 MAX_REQUEST_BYTES = 1024 * 1024
 # The answer of a person to a form; it is stored until the asking instance reads it.

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from timewright.clocks import SystemClock
 from timewright.core.moments import format_duration
-from timewright.errors import MissingExtra, TimewrightError
+from timewright.errors import TimewrightError
 from timewright.interfaces.cli.commands import Option
 from timewright.interfaces.cli.process import process_command
 from timewright.interfaces.cli.process.server_file import dashboard
@@ -22,6 +22,7 @@ from timewright.interfaces.cli.process.simulate_command import replay, simulate
 from timewright.interfaces.cli.process.store_commands import backup, migrate, move, restore
 from timewright.interfaces.cli.session import Session
 from timewright.interfaces.cli.settings import SERVER_DEFAULTS
+from timewright.interfaces.mcp import import_server
 from timewright.interfaces.python.stop_signal import StopSignal
 from timewright.operations import OperationContext, operations
 from timewright.operations.access.authentication import ROLES, Caller, authenticate, context_for
@@ -58,7 +59,7 @@ GivenSettings = dict[str, Any]
 )
 def mcp(session: Session, /, write: bool, tools: str) -> None:
     """Serve MCP over standard input and output; read-only without --write."""
-    serve, session.origin = _load_server(), AGENT_ORIGIN
+    serve, session.origin = import_server("server").serve_stdio, AGENT_ORIGIN
     with ExitStack() as stack:
         opened: list[OperationContext] = []
         opening = threading.Lock()
@@ -93,21 +94,6 @@ def as_agent(context: OperationContext, *, write: bool, key: str) -> OperationCo
     else:
         caller = Caller(actor=context.by.name or "agent", scopes=ROLES[_role(write)])
     return context_for(context, replace(caller, origin=AGENT_ORIGIN))
-
-
-def _load_server() -> Any:
-    try:
-        from timewright.interfaces.mcp.server import serve_stdio
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio"):
-            raise
-        raise MissingExtra(
-            "the MCP server is not installed",
-            field="mcp",
-            rule="requires the extra mcp",
-            fix="pip install 'timewright[mcp]'",
-        ) from None
-    return serve_stdio
 
 
 @process_command(
