@@ -12,7 +12,6 @@ from timewright.interfaces.cli.output.rows import (
     ROWS,
     Row,
     cell,
-    clock_of,
     format_instant,
     format_value,
     inline_data,
@@ -130,7 +129,7 @@ def _incident_state(row: Row, screen: Screen) -> str:
         return "closed"
     if row["acknowledged_at"]:
         return "acknowledged"
-    return f"snoozed until {clock_of(row['snoozed_until'], screen)}" if row["snoozed_until"] else "open"
+    return f"snoozed until {screen.clock(row['snoozed_until'])}" if row["snoozed_until"] else "open"
 
 
 def _channel_kind(row: Row, _screen: Screen) -> str:
@@ -167,7 +166,7 @@ ROWS |= {
         cell("PAUSED", _paused, 10),
         value("due"),
         instant("at", "SINCE"),
-        cell("UNTIL", lambda row, screen: clock_of(row["until"], screen) or "resumed"),
+        cell("UNTIL", lambda row, screen: screen.clock(row["until"]) or "resumed"),
         value("actor", 6, title="BY"),
         value("reason", 10),
     ),

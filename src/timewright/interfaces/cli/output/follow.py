@@ -18,7 +18,6 @@ from timewright.interfaces.cli.output.table import (
     truncate,
     wrap,
 )
-from timewright.interfaces.cli.output.times import clock_time, parse_instant_or_none
 from timewright.interfaces.cli.session import Session, serialize
 from timewright.operations import OperationContext, operations
 
@@ -199,7 +198,6 @@ def _format_row(row: Row, session: Session, context: OperationContext) -> list[s
 
 def followed_run_line(row: Row, screen: Screen) -> str:
     """Return the line of a run: `14:02:05  ✔ succeeded  attempt 1   12 ms   start delay 3 ms   hello`."""
-    moment = parse_instant_or_none(row["planned_at"]) or screen.now
     state = "↻ will retry" if row["state"] == "ready" else state_with_mark(row)
     delay = f"start delay {start_delay(row)}" if start_delay(row) else ""
     # `attempts` counts failures, so a success is one more.
@@ -208,7 +206,7 @@ def followed_run_line(row: Row, screen: Screen) -> str:
     detail = row["error"] or row["reason"] or row["outcome_label"] or progress_of(row)
     name = row["schedule"] or f"queue {row['queue']}"
     text = f"{name}: {detail}" if detail else name
-    when = clock_time(moment, now=screen.now, zone=screen.zone)
+    when = screen.clock(row["planned_at"])
     mark, _, word = state.partition(" ")
     blank = " " * max(10 - display_width(word), 0)
     rest = f"{attempt:<9}  {duration_of(row):>6}   {delay:<18}   " if attempt else ""

@@ -36,10 +36,8 @@ from timewright.interfaces.cli.output.table import (
 from timewright.interfaces.cli.output.times import (
     full_time,
     has_zone,
-    localize_times,
     parse_instant_or_none,
     relative_time,
-    short_time,
     time_in_zone,
 )
 from timewright.interfaces.program import with_program
@@ -63,10 +61,10 @@ def schedule_page(answer: JsonObject, screen: Screen) -> list[str]:
         ("state", ": ".join(part for part in (progress["state"], progress["reason"]) if part)),
         ("paused by", answer["paused_by"]),
         ("until", "" if is_over else format_value(progress["paused_until"], screen)),
-        ("trigger", localize_times(answer["trigger"], now=screen.now, zone=screen.zone)),
+        ("trigger", screen.localize(answer["trigger"])),
         ("read as", answer.get("read_as", "")),
         ("next", _times(answer["next"], screen, zoned=has_zone(schedule["trigger"]))),
-        ("reason", "" if is_over else localize_times(answer["decision"], now=screen.now, zone=screen.zone)),
+        ("reason", "" if is_over else screen.localize(answer["decision"])),
         ("waits for", "\n".join(_upstream_line(one, screen) for one in answer["upstream"])),
         ("downstream", "\n".join(_downstream_line(one) for one in answer["downstream"])),
         ("target", _target(schedule["target"])),
@@ -128,7 +126,7 @@ def explanation_page(answer: JsonObject, screen: Screen) -> list[str]:
         ("note", answer["note"]),
         (
             "because",
-            "\n".join(localize_times(one, now=screen.now, zone=screen.zone) for one in answer["because"]),
+            "\n".join(screen.localize(one) for one in answer["because"]),
         ),
         ("attempts", "\n".join(map(_attempt, answer["attempts"]))),
         ("policy", "\n".join(f"{key}: {inline_data(value)}" for key, value in answer["policy"].items())),
@@ -139,7 +137,7 @@ def explanation_page(answer: JsonObject, screen: Screen) -> list[str]:
             "\n".join(with_program(one["command"], screen.options) for one in answer["remedies"]),
         ),
     ]
-    headline = localize_times(answer["summary"], now=screen.now, zone=screen.zone)
+    headline = screen.localize(answer["summary"])
     return [*wrap(screen, headline), *key_values(screen, rows)]
 
 
@@ -236,9 +234,8 @@ def _downstream_line(one: JsonObject) -> str:
 
 
 def _revision(schedule: JsonObject, screen: Screen) -> str:
-    created = parse_instant_or_none(schedule["created_at"])
-    ago = relative_time(created, now=screen.now) if created is not None else ""
-    return f"{schedule['revision']}, created by {schedule['created_by'] or 'unknown'} {ago}".rstrip()
+    author, ago = schedule["created_by"] or "unknown", screen.distance(schedule["created_at"])
+    return f"{schedule['revision']}, created by {author} {ago}".rstrip()
 
 
 def _counts(answer: JsonObject) -> str:
@@ -297,7 +294,7 @@ def schedule_line(answer: JsonObject, screen: Screen) -> list[str]:
     label, upcoming = _upcoming(answer, screen)
     # The answer to a pause says how its end was read, which the state shows.
     read_as = answer.get("read_as") if state != "paused" else ""
-    trigger = localize_times(read_as or answer["trigger"], now=screen.now, zone=screen.zone)
+    trigger = screen.localize(read_as or answer["trigger"])
     # One line if it fits, with fewer times if needed; else a block.
     for shown_next in (upcoming, upcoming.partition(", ")[0]):
         parts = [schedule["id"], schedule["name"], trigger, state, f"{label} {shown_next}".strip()]
@@ -322,8 +319,7 @@ def change_line(answer: JsonObject, screen: Screen) -> list[str]:
 def run_line(answer: JsonObject, screen: Screen) -> list[str]:
     """Return `run_…  hello   ◦ ready   planned 14:02:05`."""
     run = answer["run"]
-    planned = parse_instant_or_none(run["planned_at"]) or screen.now
-    when = f"planned {short_time(planned, now=screen.now, zone=screen.zone)}"
+    when = f"planned {screen.short_time(run['planned_at'])}"
     parts = [
         run["id"],
         run["schedule"] or run["workflow"] or f"queue {run['queue']}",
@@ -341,17 +337,11 @@ def _upcoming(answer: JsonObject, screen: Screen) -> tuple[str, str]:
         return "until", format_value(progress["paused_until"], screen)
     if progress["state"] != "active":
         return "", progress["reason"]
-    moments = [
-        m
-        for row in answer["next"][:MAX_NEXT_TIMES]
-        if (m := parse_instant_or_none(row["planned_at"])) is not None
-    ]
-    if not moments:
+    if not answer["next"]:
         return "", "no next occurrence"
-    first, *rest = [
-        short_time(moment, now=screen.now, zone=screen.zone).replace(" ", NBSP) for moment in moments
-    ]
-    distance = relative_time(moments[0], now=screen.now)
+    planned = [row["planned_at"] for row in answer["next"][:MAX_NEXT_TIMES]]
+    first, *rest = [screen.short_time(one).replace(" ", NBSP) for one in planned]
+    distance = screen.distance(planned[0])
     zone = answer["next"][0]["zone"] if has_zone(answer["schedule"]["trigger"]) else ""
     there = time_in_zone(answer["next"][0]["local"], zone, screen_zone=screen.zone)
     distance = f"{distance}; {there}" if there else distance

@@ -31,7 +31,6 @@ from timewright.interfaces.cli.output.pages import (
 )
 from timewright.interfaces.cli.output.rows import ROWS, format_value
 from timewright.interfaces.cli.output.table import Screen, escape_control, key_values, wrap
-from timewright.interfaces.cli.output.times import parse_instant_or_none, relative_time
 from timewright.operations import Operation, views
 from timewright.operations.calendars import calendars
 from timewright.operations.definitions import export, plan
@@ -65,9 +64,8 @@ def drift_page(answer: JsonObject, screen: Screen) -> list[str]:
     """Return each definition that drifted, with the fields as declared and as they are now."""
     lines: list[str] = []
     for one in answer["definitions"]:
-        at = parse_instant_or_none(one["at"] or "")
         by = f" by {one['actor']}" if one["actor"] else ""
-        when = f" {relative_time(at, now=screen.now)}" if at is not None else ""
+        when = f" {screen.distance(one['at'])}" if one["at"] else ""
         why = f": {one['reason']}" if one["reason"] else ""
         lines.append(f"! {one['kind']} {one['name']}   {one['drift']}{by}{when}{why}   owner {one['owner']}")
         lines += _field_lines(one["fields"], screen)
@@ -122,17 +120,8 @@ JsonObject = Mapping[str, Any]
 Renderer = Callable[[JsonObject, Screen], list[str]]
 
 NAME_FIELDS = (
-    "name",
-    "id",
-    "backfill",
-    "run",
-    "queue",
-    "limit",
-    "instance",
-    "provider",
-    "planned_at",
-    "at",
-    "schedule",
+    *("name", "id", "backfill", "run", "queue", "limit", "instance", "provider"),
+    *("planned_at", "at", "schedule"),
 )
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
 _RENDERERS: dict[type, Renderer] = {

@@ -16,13 +16,10 @@ from timewright.core.schedule.decision import Candidate
 from timewright.core.schedule.forecast import Preview
 from timewright.interfaces.cli.output.table import NBSP, Column, Screen, progress_of
 from timewright.interfaces.cli.output.times import (
-    clock_time,
     format_duration,
     full_time,
-    localize_times,
     parse_instant_or_none,
     relative_time,
-    short_time,
     shorten_duration,
     time_in_zone,
 )
@@ -74,7 +71,12 @@ def value(key: str, min_width: int = 0, *, title: str = "", **layout: bool) -> C
 
 def instant(key: str, title: str) -> Cell:
     """Return a column with an instant, as short as it can be."""
-    return cell(title, lambda row, screen: clock_of(row[key], screen))
+    return cell(title, lambda row, screen: screen.clock(row[key]))
+
+
+def sentence(key: str, title: str, min_width: int) -> Cell:
+    """Return a column with a text, whose instants are shown in the zone of the terminal."""
+    return cell(title, lambda row, screen: screen.localize(row[key]), min_width)
 
 
 def state_with_mark(row: Row) -> str:
@@ -100,7 +102,7 @@ def reason_of(row: Row, screen: Screen) -> str:
     """Return the error, reason, progress or result label of a run."""
     text = str(row["error"] or row["reason"] or row["outcome_label"] or progress_of(row)).replace("\n", " ")
     if row["dropped"]:
-        text = f"{text}: {row['dropped']} up to {clock_of(row['last_of'], screen)}"
+        text = f"{text}: {row['dropped']} up to {screen.clock(row['last_of'])}"
     return text
 
 
@@ -132,7 +134,7 @@ def _format_nested(value: Any, screen: Screen) -> str:
         return f"{{{format_value(value, screen)}}}"
     if isinstance(value, list):
         return f"[{format_value(value, screen)}]"
-    return clock_of(value, screen) or format_value(value, screen)
+    return screen.clock(value) or format_value(value, screen)
 
 
 def _is_empty(value: Any) -> bool:
@@ -162,29 +164,18 @@ def cells_for(kind: type, rows: Sequence[Row]) -> Sequence[Cell]:
 
 def _scalar(key: str) -> Cell:
     def fill(row: Row, screen: Screen) -> str:
-        return clock_of(row[key], screen) or format_value(row[key], screen)
+        return screen.clock(row[key]) or format_value(row[key], screen)
 
     return cell(key.replace("_", " ").upper(), fill, 8, is_id=key == "id" or key.endswith("_id"))
 
 
-def clock_of(value: Any, screen: Screen) -> str:
-    """Return an instant of an answer as a table shows it; empty for another value."""
-    moment = parse_instant_or_none(value)
-    return clock_time(moment, now=screen.now, zone=screen.zone) if moment is not None else ""
-
-
 def _next(value: Any, screen: Screen, there: str = "") -> str:
     """An instant and its distance; `there` is its time in another zone, the only one where space is short."""
-    moment = parse_instant_or_none(value)
-    if moment is None:
+    if not screen.distance(value):
         return ""
-    shown = there if there and screen.is_narrow else clock_of(value, screen)
+    shown = there if there and screen.is_narrow else screen.clock(value)
     after = f" = {there}" if there and not screen.is_narrow else ""
-    return f"{shown} ({relative_time(moment, now=screen.now)}){after}"
-
-
-def _trigger(row: Row, screen: Screen) -> str:
-    return localize_times(row["trigger"], now=screen.now, zone=screen.zone)
+    return f"{shown} ({screen.distance(value)}){after}"
 
 
 def _schedule_state(row: Row, _screen: Screen) -> str:
@@ -202,22 +193,12 @@ def _schedule_next(row: Row, screen: Screen) -> str:
 
 
 def _schedule_last(row: Row, screen: Screen) -> str:
-    last = (clock_of if screen.is_narrow else _next)(row["last_run_at"], screen)
+    last = screen.clock(row["last_run_at"]) if screen.is_narrow else _next(row["last_run_at"], screen)
     return f"{MARKS.get(row['last_state'], '')} {last}".strip()
 
 
 def _work_name(row: Row, _screen: Screen) -> str:
     return row["schedule"] or row["workflow"] or (f"queue {row['queue']}" if row["queue"] else "")
-
-
-def _preview_time(row: Row, screen: Screen) -> str:
-    moment = parse_instant_or_none(row["planned_at"])
-    return short_time(moment, now=screen.now, zone=screen.zone) if moment is not None else ""
-
-
-def _preview_distance(row: Row, screen: Screen) -> str:
-    moment = parse_instant_or_none(row["planned_at"])
-    return relative_time(moment, now=screen.now) if moment is not None else ""
 
 
 def _preview_there(row: Row, screen: Screen) -> str:
@@ -228,10 +209,6 @@ def _preview_result(row: Row, _screen: Screen) -> str:
     result = "" if row["verdict"] in ("fire", "run") else f"{row['verdict']}: {row['reason']}".rstrip(": ")
     manual = "manual" if row["source"] == "manual" else ""
     return "; ".join(part for part in (result, manual, row["note"]) if part)
-
-
-def _upcoming_result(row: Row, screen: Screen) -> str:
-    return localize_times(_preview_result(row, screen), now=screen.now, zone=screen.zone)
 
 
 def _payload(row: Row, _screen: Screen) -> str:
@@ -258,10 +235,6 @@ def _attempt_result(row: Row, _screen: Screen) -> str:
     )
 
 
-def _reminder_trigger(row: Row, screen: Screen) -> str:
-    return localize_times(row["when"], now=screen.now, zone=screen.zone)
-
-
 def _trend(title: str, pick: Callable[[list[float]], float]) -> Cell:
     def fill(row: Row, _screen: Screen) -> str:
         return f"{pick([point['value'] for point in row['points']]):g}"
@@ -270,13 +243,13 @@ def _trend(title: str, pick: Callable[[list[float]], float]) -> Cell:
 
 
 _RUN_STATE = cell("STATE", lambda row, _: state_with_mark(row))
-_IN = cell("IN", _preview_distance)
+_IN = cell("IN", lambda row, screen: screen.distance(row["planned_at"]))
 _SCHEDULE_TIME = cell("SCHEDULE TIME", _preview_there, 12)
 ROWS: dict[type, Sequence[Cell]] = {
     ScheduleSummary: (
         value("name", 14),
         cell("STATE", _schedule_state, 8),
-        cell("TRIGGER", _trigger, 12),
+        sentence("trigger", "TRIGGER", 12),
         value("target", optional=True),
         cell("NEXT", _schedule_next),
         value("runs", align_right=True, optional=True),
@@ -291,13 +264,18 @@ ROWS: dict[type, Sequence[Cell]] = {
         cell("REASON", reason_of, 6),
         value("id", MIN_ID_WIDTH, title="RUN", is_id=True),
     ),
-    Preview: (cell("TIME", _preview_time), _IN, _SCHEDULE_TIME, cell("RESULT", _preview_result, 8)),
+    Preview: (
+        cell("TIME", lambda row, screen: screen.short_time(row["planned_at"])),
+        _IN,
+        _SCHEDULE_TIME,
+        cell("RESULT", _preview_result, 8),
+    ),
     UpcomingOccurrence: (
         instant("planned_at", "TIME"),
         _IN,
         value("schedule", 14),
         _SCHEDULE_TIME,
-        cell("RESULT", _upcoming_result, 8),
+        cell("RESULT", lambda row, screen: screen.localize(_preview_result(row, screen)), 8),
     ),
     AuditEntry: (
         instant("at", "TIME"),
@@ -356,7 +334,7 @@ ROWS: dict[type, Sequence[Cell]] = {
     Reminder: (
         value("name", 10),
         value("text", 12),
-        cell("TRIGGER", _reminder_trigger, 10),
+        sentence("when", "TRIGGER", 10),
         cell("NEXT", lambda row, screen: _next(row["next_at"], screen) or row["state"]),
     ),
     InstanceSummary: (
@@ -375,7 +353,7 @@ ROWS: dict[type, Sequence[Cell]] = {
         _trend("MAX", max),
     ),
     Candidate: (
-        cell("TIME", lambda row, screen: clock_of(row["at"], screen) or "none"),
+        cell("TIME", lambda row, screen: screen.clock(row["at"]) or "none"),
         value("source"),
         value("why", 10, title="REASON"),
     ),

@@ -16,7 +16,14 @@ import click
 from msgspec import Struct
 
 from timewright.clocks import SystemClock
-from timewright.interfaces.cli.output.times import local_zone
+from timewright.interfaces.cli.output.times import (
+    clock_time,
+    local_zone,
+    localize_times,
+    parse_instant_or_none,
+    relative_time,
+    short_time,
+)
 
 MIN_WIDTH = 20
 MIN_TABLE_WIDTH = 60
@@ -56,6 +63,25 @@ class Screen(Struct, frozen=True, kw_only=True):
         """Return a line in characters the terminal supports."""
         spaced = line.replace(NBSP, " ")
         return spaced.translate(_ASCII_SIGNS) if self.ascii_only else spaced
+
+    def localize(self, sentence: str) -> str:
+        """Return a text with its instants in the zone of the terminal."""
+        return localize_times(sentence, now=self.now, zone=self.zone)
+
+    def clock(self, value: object) -> str:
+        """Return an instant of an answer as a table shows it; empty for another value."""
+        moment = parse_instant_or_none(value)
+        return clock_time(moment, now=self.now, zone=self.zone) if moment is not None else ""
+
+    def short_time(self, value: object) -> str:
+        """Return an instant of an answer as a line shows it; empty for another value."""
+        moment = parse_instant_or_none(value)
+        return short_time(moment, now=self.now, zone=self.zone) if moment is not None else ""
+
+    def distance(self, value: object) -> str:
+        """Return how far an instant of an answer is from now: `in 4 s`; empty for another value."""
+        moment = parse_instant_or_none(value)
+        return relative_time(moment, now=self.now) if moment is not None else ""
 
     def style_mark(self, sign: str) -> str:
         """Return a sign in its colour."""
