@@ -44,41 +44,24 @@ FREQUENT_COMMANDS = {
 # Every command under the task that a reader has in mind.
 TASKS: dict[str, tuple[str, ...]] = {
     "Schedules and runs": (
-        "schedule",
-        "run",
-        "explain",
-        "upcoming",
-        "backfill",
-        "reminder",
-        "group",
-        "calendar",
-        "now",
+        "schedule", "run", "explain", "upcoming", "backfill", "reminder", "group", "calendar", "now",
         "search",
     ),
     "Processes": (
-        "up",
-        "worker",
-        "serve",
-        "planner",
-        "mcp",
-        "watch",
-        "dashboard",
-        "demo",
-        "instance",
-        "service",
+        "up", "worker", "serve", "planner", "mcp", "watch", "dashboard", "demo", "instance", "service",
     ),
     "Files and other schedulers": ("plan", "apply", "diff", "export", "import", "schema"),
     "What would happen": ("simulate", "replay", "forecast", "lint"),
     "Workflows and queues": ("workflow", "queue"),
     "Limits and spending": ("limit", "budget", "provider"),
     "When something is wrong": (
-        *("doctor", "incident", "alert", "channel", "ping", "overdue"),
-        *("pause", "resume", "verify", "audit", "clock", "health"),
+        "doctor", "incident", "alert", "channel", "ping", "overdue", "pause", "resume", "verify", "audit",
+        "clock", "health",
     ),
     "Agents and the planner": ("approval", "hint", "analysis"),
     "Keys and tenants": ("key", "secret", "namespace", "session"),
     "Stores": ("backup", "restore", "move", "migrate"),
-}
+}  # fmt: skip
 NOUN_HELP: dict[str, str] = {
     "incident": "Problems that were found: list, acknowledge and snooze.",
     "alert": "The thresholds at which incidents open.",

@@ -25,17 +25,8 @@ from timewright.settings import OpenIdTerms
 
 # What a provider may sign ID tokens with; no shared secret and no unsigned token.
 ALGORITHMS = (
-    "RS256",
-    "RS384",
-    "RS512",
-    "PS256",
-    "PS384",
-    "PS512",
-    "ES256",
-    "ES384",
-    "ES512",
-    "EdDSA",
-    "Ed25519",
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA", "Ed25519"),
 )
 MAX_ANSWER_BYTES = 1024 * 1024
 TIMEOUT_S = 10.0

@@ -31,24 +31,12 @@ FIND_OPERATION = "find_operation"
 MAX_FOUND = 5
 _ENDING = re.compile(r"(?<=[a-z]{3})(?:ning|ting|ing|ies|es|ed|s|y|e)$")
 _EMPTY_WORDS = frozenset(
-    {"and", "are", "but", "for", "from", "has", "have", "into", "its", "that", "the", "their", "them", "this"}
-    | {
-        "was",
-        "what",
-        "when",
-        "which",
-        "will",
-        "with",
-        "you",
+    {
+        "all", "and", "are", "before", "but", "for", "from", "give", "has", "have", "how", "into", "its", "not",
+        "please", "that", "the", "their", "them", "this", "was", "what", "when", "which", "will", "with", "you",
         "your",
-        "please",
-        "give",
-        "all",
-        "not",
-        "before",
-        "how",
     }
-)
+)  # fmt: skip
 # Words of a task, and words of the operations that mean the same; all without their endings.
 _OTHER_WORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from timewright.errors import NotFound
+from timewright.interfaces.http.routing import plural
 from timewright.interfaces.python.signatures import docstring_of, signature_of
 from timewright.operations import operations
 from timewright.operations.registry import subject_of
@@ -23,33 +24,9 @@ else:
     _Typed = _AsyncTyped = object
 
 
-PLURALS = {
-    "schedule": "schedules",
-    "run": "runs",
-    "queue": "queues",
-    "hint": "hints",
-    "limit": "limits",
-    "backfill": "backfills",
-    "budget": "budgets",
-    "provider": "providers",
-    "calendar": "calendars",
-    "group": "groups",
-    "key": "keys",
-    "secret": "secrets",
-    "namespace": "namespaces",
-    "workflow": "workflows",
-    "reminder": "reminders",
-    "approval": "approvals",
-    "analysis": "analyses",
-    "instance": "instances",
-    "audit": "audit",
-    "incident": "incidents",
-    "alert": "alerts",
-    "channel": "channels",
-    "ping": "pings",
-    "clock": "clock",
-    "session": "sessions",
-}
+# One attribute for each noun; the clock is one thing.
+PLURALS = {noun: plural(noun) for noun in sorted({one.noun.split()[0] for one in operations if one.noun})}
+PLURALS["clock"] = "clock"
 
 
 class UnknownMethod(NotFound, AttributeError):
