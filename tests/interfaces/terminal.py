@@ -47,18 +47,22 @@ def invoke(
 ) -> CommandResult:
     """Run a command in-process, on the harness if one is given."""
     columns = {"COLUMNS": str(width)} if width else {}
-    session = Session() if harness is None else Session(_inside(harness))
+    session = Session() if harness is None else HarnessSession(harness)
     surroundings = {**ENVIRONMENT, **columns, **environment}
     done = CliRunner().invoke(cli, list(arguments), obj=session, env=surroundings, input=stdin)
     return CommandResult(done.exit_code, done.stdout, done.stderr)
 
 
-def _inside(harness: OperationsHarness) -> Any:
-    @contextmanager
-    def opening(*_: object) -> Iterator[OperationContext]:
-        yield harness.context
+class HarnessSession(Session):
+    """A session whose operations run on a harness instead of a store."""
 
-    return opening
+    def __init__(self, harness: OperationsHarness) -> None:
+        super().__init__()
+        self._harness = harness
+
+    @contextmanager
+    def context(self, *_: object) -> Iterator[OperationContext]:
+        yield self._harness.context
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -31,7 +31,9 @@ def broken(error: BaseException) -> Session:
         raise error
         yield
 
-    return Session(opening)
+    session = Session()
+    session.context = opening  # type: ignore[assignment, method-assign]
+    return session
 
 
 def test_an_error_shows_message_field_rule_and_fix(harness: OperationsHarness) -> None:

@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -34,20 +34,15 @@ STORELESS_VERBS = frozenset({"plan", "schema"})
 # Invisible characters; in JSON text they only occur in strings, where they can be escaped.
 _INVISIBLE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
-ContextFactory = Callable[
-    ["Session", Operation[Any], Mapping[str, Any]], AbstractContextManager[OperationContext]
-]
-
 
 class Session:
     """The global options, and the store or server they select."""
 
-    def __init__(self, context_factory: ContextFactory | None = None) -> None:
+    def __init__(self) -> None:
         self.given: dict[str, Any] = {}
         self.file_zone = ""
         # Set to `agent` by a process that acts for one, so that a server does not take it for a person.
         self.origin = ""
-        self._context_factory = context_factory or open_context
         self._config_store: tuple[str | None, str] | None = None
 
     @property
@@ -117,11 +112,11 @@ class Session:
         self, operation: Operation[Any], request: Mapping[str, Any]
     ) -> AbstractContextManager[OperationContext]:
         """Open the context of an operation."""
-        return self._context_factory(self, operation, request)
+        return open_context(self, operation, request)
 
     def in_memory(self) -> Session:
         """Return a copy of this session on an empty in-memory store."""
-        other = Session(self._context_factory)
+        other = Session()
         other.given = {**self.given, "store": MEMORY_STORE}
         return other
 

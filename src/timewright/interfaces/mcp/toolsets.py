@@ -32,9 +32,9 @@ MAX_FOUND = 5
 _ENDING = re.compile(r"(?<=[a-z]{3})(?:ning|ting|ing|ies|es|ed|s|y|e)$")
 _EMPTY_WORDS = frozenset(
     {
-        "all", "and", "are", "before", "but", "for", "from", "give", "has", "have", "how", "into", "its", "not",
-        "please", "that", "the", "their", "them", "this", "was", "what", "when", "which", "will", "with", "you",
-        "your",
+        "all", "and", "are", "before", "but", "for", "from", "give", "has", "have", "how", "into",
+        "its", "not", "please", "that", "the", "their", "them", "this", "was", "what", "when", "which",
+        "will", "with", "you", "your",
     }
 )  # fmt: skip
 # Words of a task, and words of the operations that mean the same; all without their endings.

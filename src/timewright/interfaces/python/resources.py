@@ -106,8 +106,8 @@ class AsyncResources(_AsyncTyped):
 
 def attach_resources(to: object, call: Callable[..., Any]) -> None:
     """Set one attribute per resource; its methods are forwarded to `call`."""
-    for noun, plural in PLURALS.items():
-        setattr(to, plural, Resource(noun, call))
+    for noun, attribute in PLURALS.items():
+        setattr(to, attribute, Resource(noun, call))
 
 
 # The types of most fields of an answer.
