@@ -24,9 +24,6 @@ from timewright.interfaces.cli.options import (
     definitions_in,
     perform_all,
     requests_of,
-    takes_command,
-    takes_files,
-    takes_text,
 )
 from timewright.interfaces.cli.output.doctor import exit_code_for, findings_page, pending_migrations
 from timewright.interfaces.cli.output.errors import RefusedRequest
@@ -156,24 +153,18 @@ def command_for(operation: Operation[Any], *, name: str = "") -> click.Command:
     if subject is not None:
         complete = _complete_schedules if subject.key == "schedule" else None
         params.append(click.Argument([subject.key], required=subject.required, shell_complete=complete))
-    if takes_command(operation):
-        params.append(
-            click.Argument(["command"], nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
-        )
-    if takes_files(operation):
-        params.append(click.Argument(["paths"], nargs=-1, metavar="FILE..."))
-    if takes_text(operation):
-        params.append(click.Argument(["text_argument"], required=False, metavar="[TEXT]"))
-    params += [
-        _option(
-            field,
-            changes=operation.verb == "update",
-            prompted=field.key in operation.request_type.redacted_fields
-            or (field.key == "text" and takes_text(operation))
-            or field.key == "files",
-        )
-        for field in options_of(operation)
-    ]
+    # What is read in another way, if its option is not given.
+    otherwise = {"files", "text", *operation.request_type.redacted_fields}
+    for field in options_of(operation):
+        if field.kind == "command":
+            kind = click.UNPROCESSED
+            params.append(click.Argument(["command"], nargs=-1, type=kind, metavar="[-- COMMAND...]"))
+        if field.key == "files":
+            params.append(click.Argument(["paths"], nargs=-1, metavar="FILE..."))
+        if field.key == "text":
+            params.append(click.Argument(["text_argument"], required=False, metavar="[TEXT]"))
+        is_required = field.required and field.key not in otherwise
+        params.append(option_for(field, required=is_required, changes=operation.verb == "update"))
     params += _extra_options(operation)
     command = SectionedCommand(
         name or operation.verb.split()[-1],
@@ -207,11 +198,6 @@ def print_answer(
     session.print(answer_lines(operation, answer, session.screen(context.now())))
     for note in answer_notes(operation, answer):
         session.print_note(note)
-
-
-def option_for(field: OptionField) -> click.Option:
-    """Return the option of a field."""
-    return _option(field, changes=False)
 
 
 def _callback_of(operation: Operation[Any]) -> Callable[..., int]:
@@ -328,7 +314,8 @@ def _extra_options(operation: Operation[Any]) -> list[click.Parameter]:
     return []
 
 
-def _option(field: OptionField, *, changes: bool, prompted: bool = False) -> click.Option:
+def option_for(field: OptionField, *, required: bool = False, changes: bool = False) -> click.Option:
+    """Return the option of a field; one that `changes` a value has no default."""
     declared = [field.key, f"{field.flag}/--no-{field.flag[2:]}" if field.kind == "switch" else field.flag]
     kinds: dict[str, dict[str, Any]] = {
         "flag": {"is_flag": True, "default": None},
@@ -344,7 +331,7 @@ def _option(field: OptionField, *, changes: bool, prompted: bool = False) -> cli
     option = Option(
         declared,
         multiple=field.repeatable,
-        required=field.required and not prompted,
+        required=required,
         help=f"{field.help}{choices}",
         shell_complete=lambda _ctx, _param, prefix: [one for one in field.choices if one.startswith(prefix)],
         **kinds.get(field.kind, {}),

@@ -56,21 +56,6 @@ def _request_of(
     return _combine_shorthand(payload) if model_of(operation) is Schedule else payload
 
 
-def takes_command(operation: Operation[Any]) -> bool:
-    """Whether the operation takes a shell command after `--`."""
-    return any(field.kind == "command" for field in options_of(operation))
-
-
-def takes_files(operation: Operation[Any]) -> bool:
-    """Whether the operation takes files by name with their text, which are given as arguments."""
-    return any(field.key == "files" for field in options_of(operation))
-
-
-def takes_text(operation: Operation[Any]) -> bool:
-    """Whether the operation has a text, which can also be given as an argument."""
-    return any(field.key == "text" for field in options_of(operation))
-
-
 def read_field(field: OptionField, given: str | tuple[str, ...]) -> Any:
     """Parse the text of an option by the kind of its field."""
     return _read(field, (given,) if field.repeatable and isinstance(given, str) else given)

@@ -90,24 +90,20 @@ def _names_of_operations() -> dict[str, str]:
     return {one.name.replace("-", " "): one.name for one in operations}
 
 
-class Resources(_Typed):
+class _AllResources:
+    """One attribute per resource; its methods are forwarded to `call`."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        for noun, attribute in PLURALS.items():
+            setattr(self, attribute, Resource(noun, call))
+
+
+class Resources(_AllResources, _Typed):
     """The resources of a scheduler."""
 
-    def __init__(self, call: Callable[..., Any]) -> None:
-        attach_resources(self, call)
 
-
-class AsyncResources(_AsyncTyped):
+class AsyncResources(_AllResources, _AsyncTyped):
     """The resources of an async scheduler."""
-
-    def __init__(self, call: Callable[..., Any]) -> None:
-        attach_resources(self, call)
-
-
-def attach_resources(to: object, call: Callable[..., Any]) -> None:
-    """Set one attribute per resource; its methods are forwarded to `call`."""
-    for noun, attribute in PLURALS.items():
-        setattr(to, attribute, Resource(noun, call))
 
 
 # The types of most fields of an answer.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import logging
+import signal
 import sys
 import weakref
 from contextlib import suppress
@@ -45,6 +46,14 @@ class StopSignal:
                 self._wakeups.get(timeout=timeout_s)
                 self._wakeups.put(None)  # wake the next waiter too
         return self._is_set
+
+
+def stop_on_signals() -> StopSignal:
+    """Return a signal that Ctrl-C and SIGTERM set."""
+    stop = StopSignal()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
 
 
 # The schedulers that cells of a notebook have made, by store, namespace and name.

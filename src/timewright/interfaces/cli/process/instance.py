@@ -31,7 +31,7 @@ from timewright.interfaces.cli.output.times import (
 )
 from timewright.interfaces.cli.session import Session, inspect_store, store_path
 from timewright.interfaces.cli.settings import SERVER_DEFAULTS
-from timewright.interfaces.python.stop_signal import StopSignal
+from timewright.interfaces.python.stop_signal import StopSignal, stop_on_signals
 from timewright.operations import OperationContext, operations
 from timewright.operations.health.pauses import open_pauses, resume_words
 from timewright.ports import Store
@@ -241,14 +241,13 @@ def run_watch(session: Session, *, given: Mapping[str, Any], once: bool) -> int:
     store = open_store(session.store_url)
     _check_clock(store.now())
     instance = _new_instance(session, settings, store, new_registry(), None, isolated=False, own_process=True)
-    watch, stop_signal = Watch(instance), StopSignal()
+    watch = Watch(instance)
     try:
         if once:
             while watch.step():
                 continue
             return 0
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: stop_signal.set())
+        stop_signal = stop_on_signals()
         session.print_note(f"watching {_display_store(session.store_url)}; Ctrl-C stops it")
         watch.run(lambda seconds: stop_signal.wait(timeout_s=seconds), on_error=session.print_note)
     finally:

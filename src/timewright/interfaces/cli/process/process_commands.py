@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from contextlib import ExitStack
 from typing import Any, Literal
@@ -23,7 +22,7 @@ from timewright.interfaces.cli.process.store_commands import backup, migrate, mo
 from timewright.interfaces.cli.session import Session
 from timewright.interfaces.cli.settings import SERVER_DEFAULTS
 from timewright.interfaces.mcp import import_server
-from timewright.interfaces.python.stop_signal import StopSignal
+from timewright.interfaces.python.stop_signal import stop_on_signals
 from timewright.operations import OperationContext, operations
 from timewright.operations.access.authentication import ROLES, Caller, authenticate, context_for
 from timewright.operations.access.callers import AGENT_ORIGIN
@@ -112,9 +111,7 @@ def planner(session: Session, /, once: bool, given: GivenSettings) -> int:
             analyses = planner_loop.run_once()
             session.print_data(analyses, _format_analyses(analyses))
             return 0
-        stop_signal = StopSignal()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: stop_signal.set())
+        stop_signal = stop_on_signals()
         planner_loop.start()
         every = format_duration(settings.planner_every)
         session.print_note(f"the {settings.planner} planner runs every {every}; Ctrl-C stops it")
