@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
+from timewright.clocks import system_zone
 from timewright.core.moments import DAY, HOUR, MINUTE, SECOND, ZERO, parse_duration, parse_instant
+from timewright.core.zones import load_zone
 from timewright.errors import TimewrightError
 
 INSTANT_PATTERN = re.compile(r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?Z")
 # A measured duration has a fraction; configured durations do not.
 _MEASURED = re.compile(r"(?<![\w.])-?(?:[0-9]+d)?(?:[0-9]+h)?(?:[0-9]+m)?[0-9]+\.[0-9]+s\b")
 _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]{1,6}))?)?")
-_ZONEINFO_PATH = "zoneinfo/"
 
 
-def local_zone(now: datetime, *, localtime: Path = Path("/etc/localtime")) -> tzinfo:
-    """Return the local time zone: `TZ`, else /etc/localtime, else the current offset."""
-    named = os.environ.get("TZ", "").lstrip(":")
-    if not named and localtime.is_symlink():
-        named = str(localtime.readlink()).partition(_ZONEINFO_PATH)[2]
-    try:
-        if named:
-            return ZoneInfo(named)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        pass
+def local_zone(now: datetime) -> tzinfo:
+    """Return the time zone of this machine, or the present offset if the zone has no name."""
+    named = system_zone()
+    if named:
+        return load_zone(named)
     offset = now.astimezone().utcoffset() or ZERO
     return timezone(offset) if offset else UTC
 

@@ -22,13 +22,7 @@ from timewright.core.moments import format_duration
 from timewright.core.sensitive_keys import redact_store_url
 from timewright.errors import TimewrightError, UnsafeStore
 from timewright.interfaces.cli.output.table import current_screen, escape_control
-from timewright.interfaces.cli.output.times import (
-    local_zone,
-    parse_instant_or_none,
-    relative_time,
-    short_time,
-    zone_name,
-)
+from timewright.interfaces.cli.output.times import local_zone, zone_name
 from timewright.interfaces.cli.session import Session, inspect_store, store_path
 from timewright.interfaces.cli.settings import SERVER_DEFAULTS
 from timewright.interfaces.python.stop_signal import StopSignal, stop_on_signals
@@ -224,7 +218,7 @@ def run_instance(session: Session, *, role: Role, app: str | None, given: Mappin
     if role == "up" and settings.planner != "off":
         process.enable_planner(settings)
     about = f"{_display_store(session.store_url)} ({'existing' if info.exists else 'new'}, durable)"
-    zone = settings.zone or system_zone() or zone_name(local_zone(store.now()))
+    zone = settings.zone or zone_name(local_zone(store.now()))
     session.print_note(f"timewright {package_version()} · {info.engine} · {about} · zone {zone}")
     process.start()
     seconds = _startup_seconds(SystemClock().monotonic(), began)
@@ -306,11 +300,10 @@ def _ready_message(session: Session, context: OperationContext, *, hints: bool) 
     rows = operations["schedule list"](context, {"state": "active", "limit": MAX_COUNT})["schedules"]
     upcoming = min(((row["next_at"], row["name"]) for row in rows if row["next_at"]), default=None)
     text = _plural(count, "schedule")
-    moment = parse_instant_or_none(upcoming[0]) if upcoming is not None else None
-    if upcoming is not None and moment is not None:
-        now = context.now()
-        at = short_time(moment, now=now, zone=current_screen(now).zone)
-        text = f"{text}, next {upcoming[1]} {at} ({relative_time(moment, now=now)})"
+    if upcoming is not None:
+        at, name = upcoming
+        screen = current_screen(context.now())
+        text = f"{text}, next {name} {screen.short_time(at)} ({screen.distance(at)})"
     command = session.command("run list --follow")
     return [f"{text}. Follow the runs in another terminal:", f"  {command}"] if hints else [text]
 
