@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
@@ -81,7 +80,7 @@ class HttpApp:
         self._host_check = host_check or HostOriginCheck()
         self._authenticator = RequestAuthenticator(context, authenticate)
         self._monotonic = monotonic
-        self.hub = hub or EventHub(secrets.token_hex(4))
+        self.hub = hub or EventHub()
         self._concurrency = ConcurrencyLimit()
         self._probes = Probes(engine_health=engine_health, metrics=metrics)
         self._pages = Pages(

@@ -12,7 +12,6 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import lru_cache
 
-from msgspec import Struct
 from msgspec.structs import replace
 from starlette.concurrency import run_in_threadpool
 
@@ -233,11 +232,15 @@ def is_equal(one: str, other: str) -> bool:
     return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode())
 
 
-class HostOriginCheck(Struct, frozen=True, kw_only=True):
-    """Allowed host names. `allow_any_address` also allows IP addresses: DNS rebinding needs a name."""
+class HostOriginCheck:
+    """Allows this machine and these host names.
 
-    allowed_hosts: frozenset[str] = frozenset(LOOPBACK)
-    allow_any_address: bool = False
+    `allow_any_address` also allows IP addresses: DNS rebinding needs a name.
+    """
+
+    def __init__(self, hosts: Iterable[str] = (), *, allow_any_address: bool = False) -> None:
+        self.allowed_hosts = frozenset(name.lower().removesuffix(".") for name in (*LOOPBACK, *hosts))
+        self.allow_any_address = allow_any_address
 
     def check(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Raise if the request is for another host, or was sent by a page of another origin."""

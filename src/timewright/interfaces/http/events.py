@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -147,9 +148,10 @@ class StoreWatcher:
 class EventHub:
     """An observer of the engine that passes facts to all subscribers and keeps the last 1000 for replay."""
 
-    def __init__(self, instance: str) -> None:
+    def __init__(self, instance: str = "") -> None:
         self.schedule_names = ScheduleNames(lambda _: "")
-        self._instance = instance
+        # A part of event ids, so that an id of another process, or of this one before a restart, is unknown.
+        self._instance = instance or secrets.token_hex(4)
         self._watcher: StoreWatcher | None = None
         self._lock = threading.Lock()
         self._last = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from inspect import isawaitable
@@ -16,7 +15,6 @@ from timewright.core.input.input_errors import input_error
 from timewright.interfaces.http.app import DASHBOARD_FOLDER, HttpApp
 from timewright.interfaces.http.authentication import (
     CSRF_HEADER,
-    LOOPBACK,
     SAFE_METHODS,
     HostOriginCheck,
     authenticate_by_key_or_session,
@@ -87,15 +85,14 @@ class MountedApp:
         sign_in_url: str = "/",
     ) -> None:
         self._lifespan = lifespan
-        self._hub = EventHub(secrets.token_hex(4))
+        self._hub = EventHub()
         instance.loop.observers.append(self._hub)
         self._hub.watch_store(instance.store, instance.change_listener)
         self.end_streams = self._hub.close
         self._sign_in = HostSignIn(sign_in) if sign_in is not None else None
-        names = frozenset(name.lower().removesuffix(".") for name in (*LOOPBACK, *hosts))
         self._app = HttpApp(
             context,
-            host_check=HostOriginCheck(allowed_hosts=names),
+            host_check=HostOriginCheck(hosts),
             hub=self._hub,
             authenticate=self._sign_in,
             sign_in_url=sign_in_url if self._sign_in is not None else "",

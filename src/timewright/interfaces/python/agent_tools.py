@@ -42,6 +42,10 @@ class AgentMethods:
         return AgentTools(self._context, format=format, toolset=toolset, agent=agent)
 
 
+def _agent(name: str) -> Caller:
+    return Caller(actor=check_name(name, field="agent"), origin=AGENT_ORIGIN, scopes=ROLES["editor"])
+
+
 class AgentTools(list[dict[str, Any]]):
     """The definitions of function tools, and `call`, which runs one as its agent.
 
@@ -67,9 +71,7 @@ class AgentTools(list[dict[str, Any]]):
             )
         self._new_context = new_context
         self._toolsets = parse_toolsets(toolset)
-        self._caller = Caller(
-            actor=check_name(agent, field="agent"), origin=AGENT_ORIGIN, scopes=ROLES["editor"]
-        )
+        self._caller = _agent(agent)
         self._calls = ToolCalls()
         super().__init__(build(one) for one in tools_for(self._caller, self._toolsets))
 
@@ -114,8 +116,7 @@ class AgentView(Resources):
 
     def __init__(self, new_context: Callable[[], OperationContext], name: str) -> None:
         self._new_context = new_context
-        actor = check_name(name, field="agent")
-        self._caller = Caller(actor=actor, origin=AGENT_ORIGIN, scopes=ROLES["editor"])
+        self._caller = _agent(name)
         super().__init__(self.call)
 
     def call(self, operation: str, /, **request: Any) -> Any:

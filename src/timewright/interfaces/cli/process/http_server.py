@@ -18,7 +18,6 @@ from timewright.interfaces.cli.process.server_file import (
 from timewright.interfaces.cli.session import Session
 from timewright.interfaces.http.app import DASHBOARD_FOLDER, HttpApp
 from timewright.interfaces.http.authentication import (
-    LOOPBACK,
     WILDCARD_ADDRESSES,
     HostOriginCheck,
     own_addresses,
@@ -139,8 +138,7 @@ def provider_for(terms: OpenIdTerms) -> OpenIdProvider | None:
 def host_check_for(settings: Settings) -> HostOriginCheck:
     """Return the check of the allowed host names."""
     bind = f"[{settings.bind}]" if ":" in settings.bind else settings.bind
-    names = {name.lower().removesuffix(".") for name in (*LOOPBACK, bind, *settings.hosts)}
-    return HostOriginCheck(allowed_hosts=frozenset(names), allow_any_address=not is_loopback(settings.bind))
+    return HostOriginCheck((bind, *settings.hosts), allow_any_address=not is_loopback(settings.bind))
 
 
 def login_link(context: OperationContext, store_url: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 import sys
 import threading
@@ -262,7 +261,7 @@ def _http_server(session: Session, settings: Settings) -> HttpServer:
     from timewright.interfaces.cli.process.http_server import HttpServer
     from timewright.interfaces.http.events import EventHub
 
-    return HttpServer(session, settings, hub=EventHub(secrets.token_hex(4)))
+    return HttpServer(session, settings, hub=EventHub())
 
 
 def _new_instance(
