@@ -16,7 +16,7 @@ from timewright.operations.registry import Operation
 Schema = dict[str, Any]
 
 # Fields that only Timewright writes.
-_SERVER_FIELDS = frozenset({"id", "namespace", "revision", "created_at", "created_by", "origin", "owner"})
+SERVER_FIELDS = frozenset({"id", "namespace", "revision", "created_at", "created_by", "origin", "owner"})
 _DURATION: Schema = {"type": "string", "description": "a duration: 90s, 15m, 1h30m, 7d or PT15M"}
 _INSTANT: Schema = {"type": "string", "format": "date-time"}
 # Shorthand fields for `trigger` and `target`.
@@ -46,7 +46,7 @@ def request_schema(operation: Operation[Any]) -> Schema:
         del schema["properties"][collected]
         model_fields = builder.struct(model)["properties"]
         short = dict(_SHORTHAND) if model is Schedule else {}
-        writable = {name: value for name, value in model_fields.items() if name not in _SERVER_FIELDS}
+        writable = {name: value for name, value in model_fields.items() if name not in SERVER_FIELDS}
         schema["properties"] = {**writable, **short, **schema["properties"]}
         # An update keeps fields that are left out; a new object needs at least a name.
         if operation.verb in ("create", "put"):

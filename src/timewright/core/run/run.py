@@ -35,6 +35,7 @@ class RunState(StrEnum):
 
 
 LIVE_STATES = frozenset({RunState.READY, RunState.LEASED})
+UNFINISHED_STATES = LIVE_STATES | {RunState.HELD}
 TERMINAL_STATES = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.SKIPPED, RunState.CANCELLED})
 
 

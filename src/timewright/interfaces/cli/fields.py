@@ -16,12 +16,11 @@ from timewright.core.schedule.schedule import Schedule
 from timewright.core.schedule.upstream import Need
 from timewright.interfaces.cli.option_help import help_for
 from timewright.operations import Operation, registry
+from timewright.operations.json_schemas import SERVER_FIELDS
 
 Kind = Literal["text", "number", "flag", "switch", "words", "pairs", "data", "request", "command"]
 
-HIDDEN_FIELDS = frozenset(
-    {"id", "namespace", "revision", "created_at", "created_by", "origin", "owner", "source"}
-)
+HIDDEN_FIELDS = SERVER_FIELDS | {"source"}
 
 _TEXTS = (
     mi.StrType,

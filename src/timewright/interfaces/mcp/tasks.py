@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from timewright.core.alerts.channels import DASHBOARD_URL
-from timewright.core.run.run import RunState
+from timewright.core.run.run import UNFINISHED_STATES, RunState
 from timewright.errors import TimewrightError
 from timewright.interfaces.mcp.calls import ToolAnswer, to_json
 from timewright.operations import OperationContext, operations
@@ -39,7 +39,6 @@ _STATUS = {
     RunState.PARKED: "failed",
     RunState.SKIPPED: "failed",
 }
-_OPEN = frozenset({RunState.READY, RunState.HELD, RunState.LEASED})
 
 
 class TaskRequestParams(types.RequestParams):
@@ -58,7 +57,7 @@ def supports_tasks(ctx: Any) -> bool:
 def as_task(tool: str, answer: ToolAnswer, *, now: datetime) -> dict[str, Any] | None:
     """Return the answer of a tool as a new task, if it is a run that starts now."""
     run = answer.data.get("run") if tool in STARTS_RUN else None
-    if not isinstance(run, dict) or RunState(run["state"]) not in _OPEN:
+    if not isinstance(run, dict) or RunState(run["state"]) not in UNFINISHED_STATES:
         return None
     if datetime.fromisoformat(run["fire_at"]) > now + SOON:
         return None
@@ -79,7 +78,7 @@ def add_task_methods(server: Server[Any], read_context: Any) -> None:
 
     async def cancel(ctx: Any, params: TaskRequestParams) -> dict[str, Any]:
         found = await perform(ctx, "run get", params.task_id)
-        if RunState(found["run"]["state"]) in _OPEN:
+        if RunState(found["run"]["state"]) in UNFINISHED_STATES:
             await perform(ctx, "run cancel", params.task_id)
         return {}
 
@@ -133,7 +132,7 @@ def _detail(answer: dict[str, Any]) -> dict[str, Any]:
     """Return a run as a task, with its result if it has ended; that of a failed run is an error."""
     run = answer["run"]
     state = RunState(run["state"])
-    if state in _OPEN:
+    if state in UNFINISHED_STATES:
         return _task(run, "working")
     status = _STATUS[state]
     task = _task(run, status)

@@ -8,7 +8,7 @@ from typing import Any
 
 from timewright.clocks import SystemClock
 from timewright.core.moments import as_duration, check_duration, format_duration
-from timewright.core.run.run import RunState
+from timewright.core.run.run import UNFINISHED_STATES, RunState
 from timewright.errors import NotAllowed
 from timewright.operations.health.doctor import InstanceList
 from timewright.operations.views import RunDetail
@@ -19,7 +19,6 @@ MIN_POLL_S, MAX_POLL_S, POLL_GROWTH = 0.002, 0.1, 1.5
 
 _monotonic = SystemClock().monotonic
 
-_FINISHED = {RunState.SUCCEEDED, RunState.FAILED, RunState.PARKED, RunState.SKIPPED, RunState.CANCELLED}
 _REMEDIES = {
     RunState.FAILED: "see app.runs.explain({run!r}); retry with app.runs.retry({run!r})",
     RunState.PARKED: "fix the cause, then app.runs.reset({run!r})",
@@ -42,7 +41,7 @@ class RunNotFinished(RunNotSucceeded, TimeoutError):
 
 def is_finished(detail: RunDetail) -> bool:
     """Whether a run, given as the answer of `run get`, has ended."""
-    return detail.run.state in _FINISHED
+    return detail.run.state not in UNFINISHED_STATES
 
 
 def timeout_seconds(timeout: timedelta | str) -> float:

@@ -18,10 +18,8 @@ from msgspec import inspect as mi
 from timewright.core.budgets.costs import AMOUNT_PATTERN, QUANTITY_PATTERN
 from timewright.core.schedule.schedule import Schedule
 from timewright.operations import Operation, operations
+from timewright.operations.json_schemas import SERVER_FIELDS
 from timewright.operations.registry import subject_of
-
-# Fields of a model that only Timewright writes.
-SYSTEM_FIELDS = frozenset({"id", "namespace", "revision", "created_at", "created_by", "origin", "owner"})
 
 # Short forms of a schedule's trigger, target, retry and lease, each with its type.
 SHORTHAND_FIELDS = {
@@ -153,7 +151,7 @@ def _model_parameters(operation: Operation[Any]) -> Iterator[MethodParameter]:
         yield from (MethodParameter(name=name, type_name=kind) for name, kind in SHORTHAND_FIELDS.items())
     for one in info.fields:
         name = one.encode_name
-        if name not in SYSTEM_FIELDS and not keyword.iskeyword(name):
+        if name not in SERVER_FIELDS and not keyword.iskeyword(name):
             yield MethodParameter(name=name, type_name=INPUT_TYPES.get(name) or type_name_of(one.type))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -14,14 +14,15 @@ from timewright.interfaces.python.signatures import signature_of
 from timewright.operations import operations
 from timewright.operations.registry import subject_of
 
+# How errors name fields and suggest remedies; the command line spells them as options (see output.errors).
 # The inner fields of these have keyword arguments of their own: `trigger.every` is `every`.
-_FLATTENED = ("trigger", "target", "retry", "lease")
+FLATTENED = ("trigger", "target", "retry", "lease")
 # Names of inner fields, where the keyword argument has another one.
 _KEYWORDS = {"interval": "every", "once": "at", "url": "http", "text": "note", "command": "shell"}
-_ALTERNATIVE = re.compile(r"(, or |; or )")
-_PAIR = re.compile(r"(\w+): (\S.*)")
+ALTERNATIVE = re.compile(r"(, or |; or )")
+PAIR = re.compile(r"(\w+): (\S.*)")
 # The fields in a suggested operation: `schedule update a with adaptive: true and overlap: queue`.
-_WITH_FIELD = re.compile(r" (?:with|and) (\w+): (\S+)")
+WITH_FIELD = re.compile(r" (?:with|and) (\w+): (\S+)")
 _VALUE = re.compile(r"[\w./:@+-]+")
 
 
@@ -33,11 +34,13 @@ def spell_as_keywords(error: TimewrightError, operation: str) -> None:
     message = error.message
     if path and message.startswith(f"{path} "):
         message = keyword + message.removeprefix(path)
-    fix = "".join(
-        part if _ALTERNATIVE.fullmatch(part) else _spell_fix(part, keyword, known)
-        for part in _ALTERNATIVE.split(error.fix or "")
-    )
+    fix = spell_alternatives(error.fix or "", lambda one: _spell_fix(one, keyword, known))
     error.spelled = (message, error.display_field if ": " in path else keyword, fix)
+
+
+def spell_alternatives(fix: str, spell: Callable[[str], str]) -> str:
+    """Return a text with each of its alternatives spelled: `every: 15m, or cron: '0 9 * * *'`."""
+    return "".join(one if ALTERNATIVE.fullmatch(one) else spell(one) for one in ALTERNATIVE.split(fix))
 
 
 def _keywords_of(operation: str) -> frozenset[str]:
@@ -49,7 +52,7 @@ def _keywords_of(operation: str) -> frozenset[str]:
 
 def _keyword_of(path: str, known: frozenset[str]) -> str:
     head, *inner = path.split(".")
-    if head not in _FLATTENED:
+    if head not in FLATTENED:
         return path
     names = [_KEYWORDS.get(name, name) for name in inner]
     return next((name for name in names if name in known), path)
@@ -63,8 +66,8 @@ def _spell_fix(text: str, keyword: str, known: frozenset[str]) -> str:
         default="",
     )
     if found:
-        return _spell_call(found, _WITH_FIELD.sub(r" --\1 \2", text).removeprefix(found).split(" "))
-    pair = _PAIR.fullmatch(text)
+        return _spell_call(found, WITH_FIELD.sub(r" --\1 \2", text).removeprefix(found).split(" "))
+    pair = PAIR.fullmatch(text)
     if pair and pair[1] in known:
         return f"{pair[1]}={_literal(pair[2])}"
     return f"{keyword}={_literal(text)}" if keyword in known and _VALUE.fullmatch(text) else text

@@ -19,15 +19,10 @@ from timewright.errors import StoreUnavailable, TimewrightError
 from timewright.interfaces.cli.fields import OptionField, options_of, subject_of
 from timewright.interfaces.cli.output.table import escape_control
 from timewright.interfaces.program import with_program
+from timewright.interfaces.python.spelling import FLATTENED, PAIR, WITH_FIELD, spell_alternatives
 from timewright.operations import Operation, operations
 
-# Fields whose inner fields are options of their own: `trigger.every` is --every.
-_FLATTENED = ("trigger", "target", "retry", "lease")
-_ALTERNATIVE = re.compile(r"(, or |; or )")
-_PAIR = re.compile(r"(\w+): (\S.*)")
 _OF_KINDS = re.compile(r" (?:is missing|has two kinds|names (?:no|[0-9]+) trigger)")
-# The fields in a suggested operation: `schedule update a with adaptive: true and overlap: queue`.
-_WITH_FIELD = re.compile(r" (?:with|and) (\w+): (\S+)")
 _UNDERSCORED = re.compile(r"(?<![\w'-])[a-z]+(?:_[a-z]+)+\b(?!['.])")
 
 EXIT_REFUSED, EXIT_USAGE, EXIT_DIFFERENCES, EXIT_INTERRUPTED = 1, 2, 3, 130
@@ -141,11 +136,11 @@ def _help_for(error: click.ClickException, arguments: Sequence[str]) -> str:
 def _wants_json(words: Sequence[str]) -> bool:
     """Whether JSON output was requested, also if the arguments are invalid."""
     pairs = pairwise([*words, ""])
-    return any(word in _JSON_FLAGS or (word, after) in _JSON_PAIRS for word, after in pairs)
+    return any(word in _JSON_FLAGS or (word, after) in _JSONPAIRS for word, after in pairs)
 
 
 _JSON_FLAGS = {"-ojson", "--output=json", "--json"}
-_JSON_PAIRS = {("-o", "json"), ("--output", "json")}
+_JSONPAIRS = {("-o", "json"), ("--output", "json")}
 
 
 def _write_report(error: BaseException) -> str:
@@ -193,10 +188,8 @@ def _spell_as_options(problem: dict[str, Any], operation: Operation[Any]) -> dic
         spelled["rule"] = _UNDERSCORED.sub(lambda found: _flag_of(found[0], options), str(problem["rule"]))
         spelled["message"] = _UNDERSCORED.sub(lambda found: _flag_of(found[0], options), message)
     if problem.get("fix"):
-        parts = _ALTERNATIVE.split(str(problem["fix"]))
-        spelled["fix"] = "".join(
-            part if _ALTERNATIVE.fullmatch(part) else _spell_fix(part, option, options) for part in parts
-        )
+        fix = str(problem["fix"])
+        spelled["fix"] = spell_alternatives(fix, lambda one: _spell_fix(one, option, options))
         if subject is not None:
             # The subject is an argument, not an option.
             spelled["fix"] = spelled["fix"].removeprefix(f"{subject.key}: ")
@@ -206,15 +199,15 @@ def _spell_as_options(problem: dict[str, Any], operation: Operation[Any]) -> dic
 def _option_of(path: str, options: dict[str, OptionField]) -> OptionField | None:
     head, *inner = re.split(r"[.\[:]", path)
     inner = ["http" if name == "url" else name for name in inner]
-    names = [*inner, head] if head in _FLATTENED else [head]
+    names = [*inner, head] if head in FLATTENED else [head]
     return next((options[name] for name in names if name in options), None)
 
 
 def _spell_fix(text: str, option: OptionField | None, options: dict[str, OptionField]) -> str:
     """Return one suggestion: `every: 15m` as `--every 15m`, a value with its option, a command in full."""
     if any(text == one.name or text.startswith(f"{one.name} ") for one in operations):
-        return f"timewright {_WITH_FIELD.sub(_as_option, text)}"
-    pair = _PAIR.fullmatch(text)
+        return f"timewright {WITH_FIELD.sub(_as_option, text)}"
+    pair = PAIR.fullmatch(text)
     if pair and pair[1] in options:
         return _with_value(options[pair[1]], pair[2])
     is_request = option is not None and option.kind == "request" and re.fullmatch(r"[A-Z]+ \S+", text)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from timewright.core.run.run import UNFINISHED_STATES
 from timewright.errors import TimewrightError
 from timewright.interfaces.cli.output.rows import duration_of, format_value, start_delay, state_with_mark
 from timewright.interfaces.cli.output.table import (
@@ -25,7 +26,6 @@ JsonObject = Mapping[str, Any]
 
 POLL_INTERVAL_S = 0.5
 OUTPUT_STREAM = "output"
-_UNFINISHED = frozenset({"ready", "held", "leased"})
 
 
 def logs_page(answer: JsonObject, screen: Screen) -> list[str]:
@@ -89,7 +89,7 @@ class OutputFollower:
     def poll(self) -> JsonObject:
         """Fetch the output since the last call."""
         answer = operations["run logs"](self._context, self._request)
-        self.is_finished = answer["state"] not in _UNFINISHED
+        self.is_finished = answer["state"] not in UNFINISHED_STATES
         # Stay with this run, even if its schedule starts another.
         self._request |= {"run": answer["run"], "after": answer["cursor"]}
         return answer
@@ -162,7 +162,8 @@ class RunFollower:
         self._printed = {row["id"]: _stage(row) for row in rows}
         # Watch running runs first; waiting ones may take long.
         unfinished = sorted(
-            (row for row in rows if row["state"] in _UNFINISHED), key=lambda row: row["state"] != "leased"
+            (row for row in rows if row["state"] in UNFINISHED_STATES),
+            key=lambda row: row["state"] != "leased",
         )
         self._in_progress = [row["id"] for row in unfinished[:MAX_WATCHED_RUNS]]
         ended = [row for row in changed if _has_ended(row) or progress_of(row)]
@@ -223,4 +224,4 @@ def _stage(row: Row) -> str:
 
 
 def _has_ended(row: Row) -> bool:
-    return row["state"] not in _UNFINISHED or (row["state"] == "ready" and row["attempts"] > 0)
+    return row["state"] not in UNFINISHED_STATES or (row["state"] == "ready" and row["attempts"] > 0)
