@@ -262,11 +262,11 @@ class UnreadableRow(StoreError):
 
 
 def errors_by_code() -> dict[str, type[TimewrightError]]:
-    """Return the error class of each code."""
+    """Return the error class of each code; a subclass without a code of its own does not replace it."""
     found: dict[str, type[TimewrightError]] = {}
     pending: list[type[TimewrightError]] = [TimewrightError]
     while pending:
         kind = pending.pop()
-        found[kind.code] = kind
+        found.setdefault(kind.code, kind)
         pending += kind.__subclasses__()
     return found

@@ -11,12 +11,14 @@ import jsonschema_rs
 import pytest
 
 from tests.interfaces.http.http_client import HttpTestClient
+from timewright.errors import NotAllowed, NotFound, errors_by_code
 from timewright.interfaces import http
 from timewright.interfaces.http import pages
 from timewright.interfaces.http.openapi import openapi_document
 from timewright.interfaces.http.pages import StaticFolder
-from timewright.interfaces.http.problems import PROTOCOL_PROBLEMS
+from timewright.interfaces.http.problems import PROTOCOL_PROBLEMS, problems
 from timewright.interfaces.http.routing import Route, routes_of
+from timewright.interfaces.python.resources import UnknownMethod
 from timewright.operations import operations
 
 ROUTES = [pytest.param(route, id=route.operation_id) for one in operations for route in routes_of(one)]
@@ -82,6 +84,13 @@ def test_every_problem_code_is_described() -> None:
     assert raised <= set(described)
     assert all(one["means"] and 400 <= one["status"] < 600 for one in described.values())
     assert set(PROTOCOL_PROBLEMS) <= raised
+
+
+def test_a_code_means_its_own_error_also_where_other_interfaces_are_imported() -> None:
+    assert issubclass(UnknownMethod, NotFound)
+    means = {one["code"]: one["means"] for one in problems()}
+    assert means["not_found"] == NotFound.__doc__
+    assert errors_by_code()["not_allowed"] is NotAllowed
 
 
 def test_the_description_contains_the_root_path() -> None:
