@@ -52,7 +52,6 @@ MIN_CLOCK = datetime(2024, 1, 1, tzinfo=UTC)
 FORCED_STOP_S = 1.5
 # A stop that takes this much longer than `stop_wait` is blocked, for example by output that is not read.
 BLOCKED_STOP_S = 5.0
-MAX_COUNT = 1000
 MAX_IMPORT_S = 10.0
 
 
@@ -296,13 +295,13 @@ def _ready_message(session: Session, context: OperationContext, *, hints: bool) 
         text = "nothing scheduled yet"
         command = session.command("schedule create hello --every 5s --note 'hello'")
         return [f"{text}. Try, in another terminal:", f"  {command}"] if hints else [text]
-    rows = operations["schedule list"](context, {"state": "active", "limit": MAX_COUNT})["schedules"]
-    upcoming = min(((row["next_at"], row["name"]) for row in rows if row["next_at"]), default=None)
     text = _plural(count, "schedule")
-    if upcoming is not None:
-        at, name = upcoming
-        screen = current_screen(context.now())
-        text = f"{text}, next {name} {screen.short_time(at)} ({screen.distance(at)})"
+    request = {"state": "active", "order": "next", "limit": 1}
+    for row in operations["schedule list"](context, request)["schedules"]:
+        if row["next_at"]:
+            screen = current_screen(context.now())
+            at = f"{screen.short_time(row['next_at'])} ({screen.distance(row['next_at'])})"
+            text = f"{text}, next {row['name']} {at}"
     command = session.command("run list --follow")
     return [f"{text}. Follow the runs in another terminal:", f"  {command}"] if hints else [text]
 
@@ -360,12 +359,11 @@ def _check_clock(now: datetime) -> None:
 
 
 def _count_schedules(context: OperationContext) -> int:
-    return len(operations["schedule list"](context, {"limit": MAX_COUNT})["schedules"])
+    return int(operations["schedule list"](context, {"limit": 1, "count": True})["total"])
 
 
 def _plural(count: int, what: str) -> str:
-    number = f"{MAX_COUNT} or more" if count >= MAX_COUNT else str(count)
-    return f"{number} {what}{'s' if count != 1 else ''}"
+    return f"{count} {what}{'s' if count != 1 else ''}"
 
 
 def _display_store(url: str) -> str:
