@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -104,7 +105,7 @@ class HttpApp:
         """Return the response; every error becomes a problem response."""
         try:
             _check_protocol(scope)
-            self._host_check.check(scope["headers"])
+            self._host_check.check(Headers(scope=scope))
             request = HttpRequest(scope, receive, context=self._context, received_at=self._monotonic())
             return await self._authenticate_and_handle(request)
         except (TimewrightError, HttpProblem) as error:

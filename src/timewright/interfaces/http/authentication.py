@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
 
 from timewright.errors import StoreError, Unauthorized
 from timewright.interfaces.http.problems import HttpProblem
@@ -41,7 +42,6 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 # 255 characters of a name, a colon, five digits of a port and a final dot.
 _MAX_AUTHORITY_LENGTH = 262
-_CHECKED_HEADERS = frozenset({b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode"})
 
 _AUTHORITY = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9_]([a-z0-9_.-]{0,252}[a-z0-9_])?\.?)(:([0-9]{1,5}))?")
 _ORIGIN = re.compile(r"(https?)://([^/?#@\s]+)")
@@ -242,24 +242,20 @@ class HostOriginCheck:
         self.allowed_hosts = frozenset(name.lower().removesuffix(".") for name in (*LOOPBACK, *hosts))
         self.allow_any_address = allow_any_address
 
-    def check(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    def check(self, headers: Headers) -> None:
         """Raise if the request is for another host, or was sent by a page of another origin."""
-        found: dict[bytes, list[str]] = {}
-        for name, value in headers:
-            if name in _CHECKED_HEADERS:
-                found.setdefault(name, []).append(value.decode("latin-1"))
-        host = _only(found.get(b"host", []))
-        if host is None or not self.allows_host(host):
+        hosts = headers.getlist("host")
+        host = hosts[0] if len(hosts) == 1 else ""
+        if not self.allows_host(host):
             raise HttpProblem(
                 "wrong_host",
                 "host not allowed",
                 field="host",
-                value=(host or "")[:255],
+                value=host[:255],
                 rule=f"one of: {', '.join(sorted(self.allowed_hosts))}",
                 fix="use the address that `timewright up` prints, or add the name: timewright up --host NAME",
             )
-        if len(found) > 1:
-            self._check_origin(found, host)
+        self._check_origin(headers, host)
 
     def allows_host(self, authority: str) -> bool:
         """Whether a Host header is allowed."""
@@ -268,10 +264,10 @@ class HostOriginCheck:
             parsed[0] in self.allowed_hosts or (self.allow_any_address and _is_address(parsed[0]))
         )
 
-    def _check_origin(self, found: dict[bytes, list[str]], host: str) -> None:
-        origins = found.get(b"origin", [])
-        cross = found.get(b"sec-fetch-site", ["none"])[0] in ("cross-site", "same-site")
-        navigates = found.get(b"sec-fetch-mode", [""])[0] == "navigate"
+    def _check_origin(self, headers: Headers, host: str) -> None:
+        origins = headers.getlist("origin")
+        cross = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+        navigates = headers.get("sec-fetch-mode") == "navigate"
         same = not origins or (len(origins) == 1 and _is_same_origin(origins[0], host))
         if not same or (cross and not navigates):
             raise HttpProblem(
@@ -316,10 +312,6 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return not address.is_unspecified
-
-
-def _only(values: list[str]) -> str | None:
-    return values[0] if len(values) == 1 else None
 
 
 def own_addresses(bind: str) -> list[str]:

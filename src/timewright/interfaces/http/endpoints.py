@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec.structs import replace
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
@@ -336,5 +337,5 @@ def _issuer(context: OperationContext) -> str:
 
 def _origin(scope: Scope) -> str:
     """The address of this server as the client knows it; the host was checked."""
-    host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
+    host = Headers(scope=scope).get("host", "")
     return f"{scope.get('scheme', 'http')}://{host}{scope.get('root_path', '').rstrip('/')}"
