@@ -13,7 +13,6 @@ from timewright.core.input.shorthand import Milliseconds
 from timewright.core.input.strict_yaml import read_yaml
 from timewright.core.input.struct_decoder import canonical_fields
 from timewright.core.moments import format_duration, from_ms
-from timewright.core.schedule.schedule import Schedule
 from timewright.errors import InvalidInput
 from timewright.interfaces.cli.data_input import (
     MAX_FILE_BYTES,
@@ -53,7 +52,7 @@ def _request_of(
         command = list(values.get("command") or ())
         # One argument with blanks is a whole command line, which the decoder refuses with the list to write.
         payload["shell"] = command[0] if len(command) == 1 and len(command[0].split()) > 1 else command
-    return _combine_shorthand(payload) if model_of(operation) is Schedule else payload
+    return payload
 
 
 def read_field(field: OptionField, given: str | tuple[str, ...]) -> Any:
@@ -135,19 +134,6 @@ def _read_pairs(field: OptionField, texts: Sequence[str]) -> Any:
                 else read_data_or_text(value, field=f"{field.key}.{name}")
             )
     return found
-
-
-def _combine_shorthand(payload: dict[str, Any]) -> dict[str, Any]:
-    """Combine shorthand fields: a call with its arguments, retry as a number, lease as a duration."""
-    combined = dict(payload)
-    if "args" in combined:
-        named = {"name": combined["call"]} if "call" in combined else {}
-        combined["call"] = {**named, "args": combined.pop("args")}
-    if isinstance(combined.get("retry"), int) and "max_attempts" not in combined:
-        combined["max_attempts"] = combined.pop("retry")
-    if isinstance(combined.get("lease"), str):
-        combined["lease_ttl"] = combined.pop("lease")
-    return combined
 
 
 def _by_option_name(operation: Operation[Any], payload: Mapping[str, Any]) -> dict[str, Any]:
