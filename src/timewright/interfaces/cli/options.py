@@ -7,12 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from timewright.core.input.aliases import snake_case
 from timewright.core.input.encoding import to_json_value
-from timewright.core.input.shorthand import Milliseconds
 from timewright.core.input.strict_yaml import read_yaml
-from timewright.core.input.struct_decoder import canonical_fields
-from timewright.core.moments import format_duration, from_ms
 from timewright.errors import InvalidInput
 from timewright.interfaces.cli.data_input import (
     MAX_FILE_BYTES,
@@ -22,7 +18,7 @@ from timewright.interfaces.cli.data_input import (
     read_file,
     read_text,
 )
-from timewright.interfaces.cli.fields import OptionField, model_of, options_of, subject_of
+from timewright.interfaces.cli.fields import OptionField, options_of, subject_of
 from timewright.operations import Operation, OperationContext, operations
 from timewright.operations.context import in_transaction
 from timewright.operations.definitions.programs import sort_by_dependency
@@ -65,7 +61,7 @@ def command_words(operation: Operation[Any], payload: Mapping[str, Any]) -> list
     subject = subject_of(operation)
     known = {field.key: field for field in options_of(operation)}
     words, command = operation.name.split(), []
-    for key, value in _by_option_name(operation, payload).items():
+    for key, value in payload.items():
         if subject is not None and key == subject.key:
             words.append(str(value))
         elif known[key].kind == "command":
@@ -134,32 +130,6 @@ def _read_pairs(field: OptionField, texts: Sequence[str]) -> Any:
                 else read_data_or_text(value, field=f"{field.key}.{name}")
             )
     return found
-
-
-def _by_option_name(operation: Operation[Any], payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the payload by option names; aliases are resolved to their fields."""
-    subject = subject_of(operation)
-    known = {field.key for field in options_of(operation)} | {subject.key if subject is not None else ""}
-    found: dict[str, Any] = {}
-    for key, value in payload.items():
-        stem = snake_case(key).removesuffix("_ms")
-        if snake_case(key) in known:
-            found[snake_case(key)] = value
-        elif stem in known and isinstance(value, int):
-            found[stem] = format_duration(from_ms(value, field=stem))
-        else:
-            found.update(
-                _unwrapped(canonical_fields({key: value}, model_of(operation) or operation.request_type))
-            )
-    return found
-
-
-def _unwrapped(value: Any) -> Any:
-    if isinstance(value, Milliseconds):
-        return format_duration(from_ms(value.value, field="ms"))
-    if isinstance(value, Mapping):
-        return {key: _unwrapped(inner) for key, inner in value.items()}
-    return value
 
 
 def _format_option(field: OptionField, value: Any) -> list[str]:
