@@ -100,8 +100,6 @@ def plural(noun: str) -> str:
         return noun
     if noun.endswith("is"):
         return f"{noun[:-2]}es"
-    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
-        return f"{noun[:-1]}ies"
     return f"{noun}s"
 
 
