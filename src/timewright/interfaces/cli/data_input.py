@@ -61,14 +61,14 @@ def read_data_or_text(text: str, *, field: str) -> Any:
         return text
 
 
-def read_file(name: str, *, field: str = "file") -> dict[str, Any]:
+def read_file(name: str) -> dict[str, Any]:
     """Read the fields in a file, or in standard input for `-`."""
-    data = read_data(read_text(name, field), field=f"{field} {name}")
+    data = read_data(read_text(name, "file"), field=f"file {name}")
     if not isinstance(data, dict):
         fix = (
             f"timewright apply {name}" if isinstance(data, list) else "{name: report, every: 1h, note: hello}"
         )
-        raise _input_error(field, f"{name} is not a mapping", fix=fix)
+        raise _input_error("file", f"{name} is not a mapping", fix=fix)
     return data
 
 
