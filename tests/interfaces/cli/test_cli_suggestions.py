@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
-from msgspec.structs import replace
 
 from tests.interfaces.terminal import invoke
 from tests.operations.harness import OperationsHarness
@@ -23,7 +23,6 @@ BERLIN = ZoneInfo("Europe/Berlin")
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
-        ("now", "2026-03-10T12:00:00Z"),
         ("in 2h", "2026-03-10T14:00:00Z"),
         ("in 90 minutes", "2026-03-10T13:30:00Z"),
         ("in 2 days", "2026-03-12T12:00:00Z"),
@@ -38,17 +37,18 @@ BERLIN = ZoneInfo("Europe/Berlin")
     ],
 )
 def test_times_are_in_the_zone_of_the_machine(harness: OperationsHarness, text: str, meant: str) -> None:
-    context = replace(harness.context, system_zone="Europe/Berlin")
-    request = resolve_instants(operations["schedule pause"], {"until": text}, context)
-    assert request["until"] == meant
+    harness.ask("schedule create", name="party", every="1h", note="x")
+    words = ["schedule", "pause", "party", "--until", text, "--json"]
+    paused = invoke(harness, *words, TZ="Europe/Berlin").data
+    assert paused["progress"]["paused_until"] == meant
 
 
 @pytest.mark.parametrize("text", ["whenever", "25:00", "tomorrow 9", "in", "in 2h ago", "mo", "01/02/2027"])
 def test_other_text_is_refused(harness: OperationsHarness, text: str) -> None:
-    with pytest.raises(InvalidInstant) as refusal:
-        resolve_instants(operations["schedule pause"], {"until": text}, harness.context)
-    assert refusal.value.field == "until"
-    assert refusal.value.fix
+    harness.ask("schedule create", name="party", every="1h", note="x")
+    refusal = json.loads(invoke(harness, "schedule", "pause", "party", "--until", text, "--json").err)
+    assert (refusal["code"], refusal["field"]) == (InvalidInstant.code, "until")
+    assert refusal["fix"]
 
 
 def test_a_question_about_the_past_takes_the_last_such_time(
@@ -64,6 +64,8 @@ def test_every_instant_option_accepts_relative_times(harness: OperationsHarness)
     words = ["schedule", "create", "party", "--note", "x", "--at", "tomorrow 18:00"]
     said = invoke(harness, *words, "--json", TZ="Europe/Berlin").data
     assert said["schedule"]["trigger"]["at"] == "2026-03-11T17:00:00Z"
+    words = ["schedule", "create", "soon", "--every", "1h", "--note", "x", "--start-at", "now", "--json"]
+    assert invoke(harness, *words).data["schedule"]["start_at"] == "2026-03-10T12:00:00Z"
     paused = invoke(harness, "schedule", "pause", "party", "--until", "in 2h", "--json").data
     assert paused["progress"]["paused_until"] == "2026-03-10T14:00:00Z"
     assert invoke(harness, "run", "list", "--since", "yesterday", "--until", "now", "-q").code == 0

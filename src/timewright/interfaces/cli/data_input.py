@@ -131,25 +131,26 @@ def _input_error(field: str, what: str, *, fix: str = _FIX) -> InvalidInput:
     return InvalidInput(f"{field} {what}", field=field.partition(" ")[0], rule=_RULE, fix=fix)
 
 
-# What a command writes is read in the default zone. What it only looks up is read in the zone of the
-# terminal, in which tables show times.
 def resolve_instants(
     operation: Operation[Any], request: Mapping[str, Any], context: OperationContext
 ) -> dict[str, Any]:
-    """Return the request with instants in words replaced; a `zone` in the request overrides the default."""
+    """Return a request that looks something up with its instants in words replaced.
+
+    They are read in the zone of the terminal, in which tables show times, unless the request has a `zone`.
+    What a command writes is read by the operation, in the default zone.
+    """
+    if not operation.read_only:
+        return dict(request)
     resolved, now = dict(request), context.now()
-    if context.remote is not None and not operation.read_only:
-        # Only the server knows the default zone of the key and of the namespace.
-        return resolved
-    zone = zone_in(request) or (local_zone(now) if operation.read_only else context.default_zone)
+    here = local_zone(now)
     for field in options_of(operation):
         text = resolved.get(field.key)
         if field.metavar != "INSTANT" or not isinstance(text, str):
             continue
         # `explain` handles a time of day itself, with its precision.
-        if operation.name == "schedule explain" and today_at(text, now=now, zone=local_zone(now)) is not None:
+        if operation.name == "schedule explain" and today_at(text, now=now, zone=here) is not None:
             continue
-        past = field.key in PAST_FIELDS or (operation.read_only and operation.name not in FUTURE_READS)
-        read = read_instant_text(text, now=now, zone=zone, field=field.key, past=past)
+        past = field.key in PAST_FIELDS or operation.name not in FUTURE_READS
+        read = read_instant_text(text, now=now, zone=zone_in(request) or here, field=field.key, past=past)
         resolved[field.key] = read if isinstance(read, str) else format_instant(read)
     return resolved
