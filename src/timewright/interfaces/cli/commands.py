@@ -6,8 +6,8 @@ import re
 import shlex
 import sys
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -270,15 +270,9 @@ def _follow(
 ) -> None:
     from timewright.interfaces.cli.output.follow import follow_output, follow_runs
 
-    with _until_interrupted():
-        (follow_output if operation.name == "run logs" else follow_runs)(session, context, request)
-
-
-@contextmanager
-def _until_interrupted() -> Iterator[None]:
-    """Ctrl-C ends follow mode without an error."""
+    # Ctrl-C ends it without an error.
     with suppress(KeyboardInterrupt):
-        yield
+        (follow_output if operation.name == "run logs" else follow_runs)(session, context, request)
 
 
 def _explain_local_time(

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
@@ -20,7 +19,7 @@ from msgspec.structs import replace
 from timewright.core.input.input_errors import check_name
 from timewright.core.sensitive_keys import redact_store_url
 from timewright.errors import InvalidInput, NotFound, Unauthorized
-from timewright.interfaces.cli.output.table import Screen, current_screen, escape_control
+from timewright.interfaces.cli.output.table import Screen, current_screen, escape_control, supports_unicode
 from timewright.interfaces.program import program, with_program
 from timewright.operations import Operation, OperationContext
 from timewright.settings import Settings
@@ -291,8 +290,8 @@ def serialize(answer: Any, output: str, *, compact: bool = False) -> str:
         from timewright.core.input.strict_yaml import dump_yaml
 
         has_invisible = _INVISIBLE.search(json.dumps(answer, ensure_ascii=False)) is not None
-        return dump_yaml(answer, ascii_only=has_invisible or not _supports_unicode()).rstrip("\n")
-    text = json.dumps(answer, indent=None if compact else 2, ensure_ascii=not _supports_unicode())
+        return dump_yaml(answer, ascii_only=has_invisible or not supports_unicode()).rstrip("\n")
+    text = json.dumps(answer, indent=None if compact else 2, ensure_ascii=not supports_unicode())
     return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -348,10 +347,6 @@ def current_user() -> str:
         return getpass.getuser()[:255] or "local"
     except (KeyError, OSError, ImportError):
         return "local"
-
-
-def _supports_unicode() -> bool:
-    return "utf" in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
 
 
 def _ignore_facts(facts: Sequence[Any]) -> None:

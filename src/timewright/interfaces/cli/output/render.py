@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, get_args, get_origin
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import fields
@@ -40,6 +41,7 @@ from timewright.operations.queues import lease_results, leases
 from timewright.operations.registry import ListRequest
 from timewright.operations.runs import logs, runs
 from timewright.operations.schedules import approvals, backfills, manual_runs, queries, upcoming, writes
+from timewright.settings import is_loopback
 
 MARKS = {
     "created": "+",
@@ -123,7 +125,6 @@ NAME_FIELDS = (
     *("name", "id", "backfill", "run", "queue", "limit", "instance", "provider"),
     *("planned_at", "at", "schedule"),
 )
-_LOCAL = ("127.0.0.1", "localhost", "[::1]")
 _RENDERERS: dict[type, Renderer] = {
     views.ScheduleDetail: schedule_line,
     views.RunDetail: run_line,
@@ -197,7 +198,7 @@ def answer_notes(operation: Operation[Any], answer: JsonObject) -> Iterator[str]
     if operation.name not in ("schedule create", "schedule put", "schedule update"):
         return
     target = answer.get("detail", answer)["schedule"]["target"]
-    if target["kind"] == "http" and any(f"//{host}" in target["url"] for host in _LOCAL):
+    if target["kind"] == "http" and is_loopback(urlsplit(target["url"]).hostname or ""):
         yield "note: HTTP targets may call this machine (setting local), but not private networks"
 
 

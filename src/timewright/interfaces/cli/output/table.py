@@ -110,9 +110,14 @@ def current_screen(now: datetime, *, options: tuple[str, ...] = ()) -> Screen:
         zone=local_zone(now),
         width=max(width, MIN_WIDTH) if width else None,
         colour=is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb",
-        ascii_only="utf" not in (getattr(stdout, "encoding", None) or "utf-8").lower(),
+        ascii_only=not supports_unicode(),
         options=options,
     )
+
+
+def supports_unicode() -> bool:
+    """Whether standard output can show all characters."""
+    return "utf" in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
 
 
 def escape_control(text: object) -> str:
