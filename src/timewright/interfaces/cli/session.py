@@ -16,16 +16,18 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
+from timewright.clocks import SystemClock, system_zone
 from timewright.core.input.input_errors import check_name
 from timewright.core.sensitive_keys import redact_store_url
 from timewright.errors import InvalidInput, NotFound, Unauthorized
+from timewright.ids import TimedIds
 from timewright.interfaces.cli.output.table import Screen, current_screen, escape_control, supports_unicode
+from timewright.interfaces.cli.settings import DEFAULT_CONFIG, load_settings, store_in_config
 from timewright.interfaces.program import program, with_program
 from timewright.operations import Operation, OperationContext
 from timewright.settings import Settings
 
 DEFAULT_STORE = "timewright.db"
-DEFAULT_CONFIG = "timewright.toml"
 MEMORY_STORE = ":memory:"
 CREATING_VERBS = frozenset({"create", "put", "add", "set", "apply"})
 # Reads that make sense without a store.
@@ -95,13 +97,9 @@ class Session:
         self, given: Mapping[str, Any] | None = None, *, strict: bool = False, base: Settings | None = None
     ) -> Settings:
         """Return the settings: given values win over the environment, the file and the base."""
-        from timewright.interfaces.cli.settings import load_settings
-
         return load_settings(self.given.get("config"), given or {}, strict=strict, base=base)
 
     def _store_in_config(self) -> str:
-        from timewright.interfaces.cli.settings import store_in_config
-
         config = self.given.get("config")
         if self._config_store is None or self._config_store[0] != config:
             self._config_store = config, store_in_config(config)
@@ -164,8 +162,6 @@ def open_context(
     session: Session, operation: Operation[Any], request: Mapping[str, Any]
 ) -> Iterator[OperationContext]:
     """Open a context on the store or server; the store is closed after the command."""
-    from timewright.clocks import SystemClock
-    from timewright.ids import TimedIds
     from timewright.wiring import (
         artifact_store_of,
         build_auth_cache,
@@ -247,8 +243,6 @@ def key_for(session: Session, server: str) -> str:
 
 
 def _remote_context(session: Session) -> OperationContext:
-    from timewright.clocks import system_zone
-    from timewright.ids import TimedIds
     from timewright.interfaces.cli.api_client import ApiClient, NoLocalStore
 
     given = session.given.get("namespace") or os.environ.get("TIMEWRIGHT_NAMESPACE")
