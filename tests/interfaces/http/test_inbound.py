@@ -89,6 +89,8 @@ def test_a_link_shows_the_question_and_takes_one_answer(
         return client.send("POST", link, body, [*client.headers.items(), kind]).status
 
     assert send(b"approved=perhaps&copies=2") == 422
+    assert send(b"approved=yes&copies=nan") == 422
+    assert send(b"approved=yes&copies=1e999") == 422
     assert send(b"a=1&" * 101) == 422
     assert send(b"approved=yes&copies=2&why=") == 200
     run = harness.ask("run get", run=question)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from html import escape
@@ -228,6 +229,8 @@ def _read_field(field: FormField, text: str) -> Any:
             number = float(text)
         except ValueError:
             return text
+        if not math.isfinite(number):
+            return text  # JSON has no such number
         return int(number) if number.is_integer() else number
     return text
 
