@@ -35,6 +35,8 @@ LogSink = Callable[[str], None]
 # Tasks and `asyncio.to_thread` inherit it; a thread that a function starts itself does not.
 CURRENT_LOG: ContextVar[LogSink | None] = ContextVar("timewright-current-log", default=None)
 
+# How much of the output of work is kept, where the target says nothing else.
+OUTPUT_BYTES = 64 * 1024
 _OMITTED = "\n… {} bytes left out …\n"
 _CONTINUATION_BYTES = range(0x80, 0xC0)  # never the first byte of a UTF-8 character
 
@@ -246,7 +248,7 @@ def format_record(record: logging.LogRecord) -> str:
 class HeadTailBuffer:
     """Keeps half of its limit from the start and half from the end. One thread feeds it, any may read."""
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int = OUTPUT_BYTES) -> None:
         self.size = 0
         self._lock = threading.Lock()
         self._head_limit = limit_bytes // 2

@@ -38,9 +38,10 @@ from timewright.targets.call.messages import (
 )
 from timewright.targets.call.registry import FunctionRegistry, load_app
 from timewright.targets.call.target import CallTarget
-from timewright.targets.call.workers import OUTPUT_BYTES, WorkerPool
+from timewright.targets.call.workers import WorkerPool
 from timewright.targets.context import RunInfo
 from timewright.targets.processes.children import ChildProcesses
+from timewright.targets.reports import OUTPUT_BYTES
 
 SECOND = timedelta(seconds=1)
 

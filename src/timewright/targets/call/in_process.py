@@ -36,7 +36,6 @@ from timewright.targets.outcomes import (
 from timewright.targets.reports import CURRENT_LOG, HeadTailBuffer, install_log_capture
 from timewright.targets.secret_references import RunTokens
 
-OUTPUT_BYTES = 64 * 1024
 _CANCELLED_ITSELF = "the function cancelled its own task; it may cancel only tasks that it created"
 
 if TYPE_CHECKING:
@@ -205,7 +204,7 @@ class InProcessCall:
 
     def _capture_line(self, line: str) -> None:
         if self._output is None:
-            self._output = HeadTailBuffer(OUTPUT_BYTES)
+            self._output = HeadTailBuffer()
         self._output.feed(line.encode(errors="replace"))
 
     def _context(self) -> Context | None:

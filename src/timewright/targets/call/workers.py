@@ -57,7 +57,6 @@ MAX_STARTS = 2
 TERM_GRACE_S = 1.0
 # After a disconnect, wait this long for the exit status, which usually explains it.
 EXIT_STATUS_WAIT_S = 0.25
-OUTPUT_BYTES = 64 * 1024
 _ROOT = str(Path(__file__).resolve().parents[3])
 
 
@@ -216,7 +215,6 @@ class WorkerPool:
             argv=(self._python, "-P", "-m", "timewright.targets.call.worker", str(theirs.fileno())),
             env={**self._environment(), "PYTHONPATH": python_path},
             keep_fd=theirs.fileno(),
-            output_bytes=OUTPUT_BYTES,
         )
         try:
             worker.child = self._children.start(spec, on_end=lambda _: self._on_worker_end(worker))
@@ -244,7 +242,7 @@ class WorkerPool:
             worker.idle.cancel()
         # Output between two jobs belongs to neither of them.
         self._children.drain(worker.child)
-        worker.child.output = HeadTailBuffer(OUTPUT_BYTES)
+        worker.child.output = HeadTailBuffer()
         worker.task, task.worker = task, worker
         task.starts += 1
         late = Failed(error=f"the worker did not start the function within {START_TIMEOUT_S:g} s")

@@ -16,7 +16,7 @@ from msgspec import Struct
 from timewright.core.moments import format_instant
 from timewright.settings import EnvironmentRules
 from timewright.targets.context import RunInfo
-from timewright.targets.reports import HeadTailBuffer
+from timewright.targets.reports import OUTPUT_BYTES, HeadTailBuffer
 
 if TYPE_CHECKING:
     from timewright.targets.io_thread import Timer
@@ -49,7 +49,7 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str | None = None
-    output_bytes: int = 64 * 1024
+    output_bytes: int = OUTPUT_BYTES
     keep_fd: int | None = None
 
 
