@@ -221,7 +221,7 @@ class Soak:
             self.found.append(f"{name}: ended without a final report")
             return
         self.found += find_leaks(name, words["before"], words["after"])
-        held = self.store.read(lambda tx: tx.select_runs(LeasedRuns(holder=words["instance"])))
+        held = self.store.read(lambda tx: tx.select(LeasedRuns(holder=words["instance"])))
         self.found += [f"{name}: still holds run {run.id} after its stop" for run in held]
 
     def _check_memory(self, seconds: float) -> float | None:

@@ -296,7 +296,7 @@ class LimitMonitor:
         """
         leased, limits, now = self._world.store.read(
             lambda tx: (
-                tx.select_runs(LeasedRuns()),
+                tx.select(LeasedRuns()),
                 tx.get_limits(self._world.limit_history),
                 self._world.store.now(),
             )

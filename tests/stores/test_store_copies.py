@@ -17,6 +17,7 @@ from timewright.errors import Conflict, NotFound, StoreReadOnly
 from timewright.ids import TimedIds
 from timewright.operations import OperationContext, operations
 from timewright.ports import RunFilter, Store
+from timewright.ports.objects import OpenPauses
 from timewright.stores import table_copy
 from timewright.stores.postgres.tables import PostgresTables
 from timewright.stores.sqlite.store import SqliteStore
@@ -151,7 +152,7 @@ def test_a_restored_store_is_paused_says_what_would_run_and_runs_it_after_resume
             live = Bench(store=store, clock=clock)
             live.tick()
             assert store.read(lambda tx: tx.find_runs(RunFilter())).rows == ()
-            (pause,) = store.read(lambda tx: tx.open_pauses())
+            (pause,) = store.read(lambda tx: tx.select(OpenPauses()))
             assert (pause.origin, pause.actor, pause.reason) == ("restore", "ada", "restored from live.db")
             ask(store, "resume")
             live.tick()
@@ -216,7 +217,7 @@ def test_a_move_there_and_back_keeps_every_row_and_leaves_the_old_store_frozen(
 
 def paused(url: str) -> list[dict[str, Any]]:
     with closing(open_store(url, clock=CLOCK)) as store:
-        found = store.read(lambda tx: tx.open_pauses())
+        found = store.read(lambda tx: tx.select(OpenPauses()))
     return [{"reason": one.reason, "origin": one.origin} for one in found]
 
 

@@ -154,16 +154,13 @@ def test_a_lease_that_was_asked_to_end_is_not_prolonged(bare: WorkflowHarness) -
 
 def test_runs_are_found_by_parent_and_by_dedupe_scope(bare: WorkflowHarness) -> None:
     run = _leased(bare)
-    assert [one.id for one in bare.store.read(lambda tx: tx.select_runs(StepRuns("x")))] == [run.id]
-    assert bare.store.read(lambda tx: tx.select_runs(StepRuns(""))) == []
-    found = bare.store.read(
-        lambda tx: tx.select_runs(RunsOfStep(planned_at=bare.now, first="x/a", last="x/b"))
-    )
+    assert [one.id for one in bare.store.read(lambda tx: tx.select(StepRuns("x")))] == [run.id]
+    assert bare.store.read(lambda tx: tx.select(StepRuns(""))) == []
+    found = bare.store.read(lambda tx: tx.select(RunsOfStep(planned_at=bare.now, first="x/a", last="x/b")))
     assert [one.id for one in found] == [run.id]
     assert (
-        bare.store.read(lambda tx: tx.select_runs(RunsOfStep(planned_at=bare.now, first="x/b", last="x/c")))
-        == []
+        bare.store.read(lambda tx: tx.select(RunsOfStep(planned_at=bare.now, first="x/b", last="x/c"))) == []
     )
-    assert [one.id for one in bare.store.read(lambda tx: tx.select_runs(StepRuns("x", unfinished=True)))] == [
+    assert [one.id for one in bare.store.read(lambda tx: tx.select(StepRuns("x", unfinished=True)))] == [
         run.id
     ]

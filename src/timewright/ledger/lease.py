@@ -127,7 +127,7 @@ def plan_queue(
 
     def work(tx: Transaction) -> tuple[LeasePlan, QueuePolicy]:
         policy = load_queue_policy(tx, namespace, queue)
-        runs = tx.select_runs(QueuedRuns(namespace, queue, limit=MAX_PLANNED_RUNS))
+        runs = tx.select(QueuedRuns(namespace, queue, limit=MAX_PLANNED_RUNS))
         limits = tx.get_limits(
             {key for run in runs for key in run.limit_keys} | {queue_limit_key(namespace, queue)}
         )
@@ -185,7 +185,7 @@ def renew_leases(store: Store, renewals: Sequence[Renewal]) -> tuple[list[Renewe
 
 def find_leased_batch(tx: Transaction, batch: str, *, holder: str, now: datetime) -> LeaseResult:
     """The leases of a batch of lease ids, for a caller that does not know whether its commit succeeded."""
-    mine = [run for run in tx.select_runs(LeasedRuns(holder=holder)) if run.lease_id.startswith(f"{batch}-")]
+    mine = [run for run in tx.select(LeasedRuns(holder=holder)) if run.lease_id.startswith(f"{batch}-")]
     return _build_result(mine, load_terms(tx, mine), now=now, more=True)
 
 

@@ -78,7 +78,7 @@ def copy_fleet(
     def read(tx: Transaction) -> tuple[list[ScheduleRecord], list[Run]]:
         records = [one for one in read_fleet(tx, namespace) if one.schedule.name not in without]
         ids = [one.schedule.id for one in records]
-        return records, list(tx.select_runs(LiveRuns(ids))) if ids and not restart else []
+        return records, list(tx.select(LiveRuns(ids))) if ids and not restart else []
 
     records, runs = source.read(read)
     if restart:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -16,6 +16,7 @@ from timewright.ports.rows import (
     AuditEntry,
     IncidentFilter,
     Page,
+    Selection,
     StoredObject,
 )
 
@@ -34,6 +35,51 @@ class AlertRow(NamedTuple):
     number: int
     at: datetime
     extra: str
+
+
+class AlertRows(Selection[AlertRow], frozen=True, kw_only=True):
+    """Everything that incidents are decided from, at most `max_rows` of each source."""
+
+    late: datetime
+    missed: datetime
+    recent: datetime
+    max_rows: int
+
+
+class AdjustmentsOf(Selection[Adjustment], frozen=True):
+    """The adjustments of a schedule, newest first."""
+
+    schedule_id: str
+    limit: int = 1000
+
+
+class LastPauses(Selection[Adjustment], frozen=True):
+    """The newest pause of each of these schedules that was paused by hand."""
+
+    schedule_ids: Collection[str]
+
+
+class OpenPauses(Selection[Pause], frozen=True):
+    """The pauses that nobody ended, oldest first; with `since`, also those ended after it.
+
+    A pause that has reached its end may still be open.
+    """
+
+    since: datetime | None = None
+
+
+class PeriodUsage(NamedTuple):
+    """The use of a budget in the period that begins at an instant."""
+
+    start: datetime
+    usage: BudgetUsage
+
+
+class UsageByPeriod(Selection[PeriodUsage], frozen=True):
+    """The use of an account in each period that has any, newest first."""
+
+    budget: str
+    limit: int
 
 
 class StoredChannel(NamedTuple):
@@ -87,10 +133,6 @@ class ObjectQueries(Protocol):
         """Return the use of accounts; `lock` keeps it unchanged until the transaction ends."""
         ...
 
-    def list_accounts(self, budget: str, *, limit: int) -> list[tuple[datetime, BudgetUsage]]:
-        """Return the use of each period that has any, newest first."""
-        ...
-
     def add_charges(self, charges: Sequence[Charge]) -> None:
         """Insert the charges of leases and add them to their accounts."""
         ...
@@ -127,23 +169,8 @@ class ObjectQueries(Protocol):
         """Append adjustments of schedules; the caller has locked the schedules."""
         ...
 
-    def list_adjustments(self, schedule_id: str, *, limit: int = 1000) -> list[Adjustment]:
-        """Return the adjustments of a schedule, newest first."""
-        ...
-
-    def last_pauses(self, schedule_ids: Sequence[str]) -> Mapping[str, Adjustment]:
-        """Return the newest pause of each of these schedules that was paused by hand."""
-        ...
-
     def add_pause(self, pause: Pause) -> None:
         """Insert a pause; it holds from this commit on."""
-        ...
-
-    def open_pauses(self, *, since: datetime | None = None) -> list[Pause]:
-        """Return the pauses that nobody ended, oldest first; with `since`, also those ended after it.
-
-        A pause that has reached its end may still be open.
-        """
         ...
 
     def end_pause(self, pause_id: str, *, by: str, now: datetime) -> bool:
@@ -167,12 +194,6 @@ class ObjectQueries(Protocol):
 
     def claim_alert_check(self, *, now: datetime, before: datetime) -> bool:
         """Take the right to look for incidents; false if another process looked after `before`."""
-        ...
-
-    def alert_rows(
-        self, *, late: datetime, missed: datetime, recent: datetime, max_rows: int
-    ) -> list[AlertRow]:
-        """Return everything that incidents are decided from, with one query."""
         ...
 
     def save_incidents(self, rows: Sequence[Incident], *, new: bool) -> set[str]:

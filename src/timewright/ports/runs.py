@@ -24,7 +24,6 @@ from timewright.ports.rows import (
     Renewed,
     RunChange,
     RunFilter,
-    RunSelection,
 )
 from timewright.ports.workflow import LeaseTransfer
 
@@ -71,10 +70,6 @@ class RunQueries(Protocol):
 
     def find_runs(self, which: RunFilter) -> Page:
         """Return a page of runs, newest first; unreadable rows are listed apart."""
-        ...
-
-    def select_runs(self, which: RunSelection) -> list[Run]:
-        """Return the runs that a selection describes, without locking them."""
         ...
 
     def change_runs(self, changes: Sequence[RunChange]) -> set[str]:
@@ -160,10 +155,6 @@ class RunQueries(Protocol):
 
     def get_limits(self, keys: Iterable[str], *, lock: bool = False) -> dict[str, LimitUsage]:
         """Return capacity and use of limits; `lock` keeps both unchanged until the transaction ends."""
-        ...
-
-    def count_deferred_runs(self, namespace: str, *, prefix: str) -> int:
-        """Count deferred runs whose reason begins with `prefix`."""
         ...
 
     def release_deferred_runs(self, namespace: str, *, prefix: str, now: datetime) -> int:

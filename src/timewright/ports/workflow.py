@@ -11,6 +11,7 @@ from msgspec import Struct
 from timewright.core.moments import ZERO
 from timewright.core.run.run import Run
 from timewright.core.schedule.upstream import EndKind
+from timewright.ports.rows import Selection
 
 LinkKind = Literal["after", "needs"]
 FollowUpState = Literal["open", "done", "void"]
@@ -88,10 +89,6 @@ class WorkflowQueries(Protocol):
         """Insert open follow-ups of ended runs, where there is none; write the decision on the others."""
         ...
 
-    def find_follow_ups(self, which: OpenFollowUps | FollowUpsOfRun) -> list[FollowUp]:
-        """Return follow-ups, earliest first."""
-        ...
-
     def add_dependency_waits(self, waits: Sequence[tuple[str, str]]) -> None:
         """Record runs that wait for a dependency, each with its schedule."""
         ...
@@ -136,14 +133,14 @@ class FollowUp(Struct, frozen=True, kw_only=True):
     run_id: str = ""
 
 
-class OpenFollowUps(Struct, frozen=True):
-    """Undecided follow-ups of schedules, at most `limit` of each."""
+class OpenFollowUps(Selection[FollowUp], frozen=True):
+    """Undecided follow-ups of schedules, earliest first, at most `limit` of each."""
 
     downstreams: Collection[str]
     limit: int
 
 
-class FollowUpsOfRun(Struct, frozen=True):
-    """The follow-ups that led to a run or came from it."""
+class FollowUpsOfRun(Selection[FollowUp], frozen=True):
+    """The follow-ups that led to a run or came from it, earliest first."""
 
     run_id: str

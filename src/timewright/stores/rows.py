@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +18,7 @@ from timewright.core.schedule.decision import Candidate, Source
 from timewright.errors import UnreadableRow
 
 Row = Sequence[Any]
+T = TypeVar("T", bound=Struct)
 
 MICROSECOND = timedelta(microseconds=1)
 # Buckets of groups begin with the mark, so that they sort after all others.
@@ -91,6 +92,19 @@ def storable_text(value: str) -> str:
         return value
     whole = value.replace("\0", "\ufffd").encode("utf-16", "surrogatepass")
     return whole.decode("utf-16", "replace")
+
+
+def struct_reader(kind: type[T], /, **decoders: Callable[[Any], Any]) -> Callable[[Row], T]:
+    """Return what makes a struct of a row whose columns are its first fields, some of them decoded."""
+    names = kind.__struct_fields__
+
+    def read(row: Row) -> T:
+        values = dict(zip(names, row, strict=False))
+        for name, decode in decoders.items():
+            values[name] = decode(values[name])
+        return kind(**values)
+
+    return read
 
 
 def run_row(run: Run) -> tuple[Any, ...]:

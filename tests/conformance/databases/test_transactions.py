@@ -153,7 +153,7 @@ def test_a_read_sees_one_snapshot(database: Database) -> None:
         return [
             first,
             tx.get_schedules([schedule.id])[schedule.id].progress.runs,
-            len(tx.select_runs(LeasedRuns())),
+            len(tx.select(LeasedRuns())),
         ]
 
     with meanwhile(lambda: one.read(look)) as reading:

@@ -14,7 +14,7 @@ from timewright.core.alerts.channels import Channel, Poll
 from timewright.core.alerts.incidents import Incident
 from timewright.core.moments import DAY, HOUR, MINUTE, SECOND
 from timewright.ports import Store
-from timewright.ports.objects import AlertRow
+from timewright.ports.objects import AlertRow, AlertRows
 from timewright.ports.rows import IncidentFilter, IncidentPrune
 
 
@@ -49,7 +49,7 @@ def claim(store: Store, now: datetime) -> bool:
 
 def rows_of(store: Store, source: str) -> list[AlertRow]:
     found = store.read(
-        lambda tx: tx.alert_rows(late=NOON, missed=NOON - HOUR, recent=NOON - DAY, max_rows=100)
+        lambda tx: tx.select(AlertRows(late=NOON, missed=NOON - HOUR, recent=NOON - DAY, max_rows=100))
     )
     return [row for row in found if row.source == source]
 

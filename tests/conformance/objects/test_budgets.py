@@ -17,6 +17,8 @@ from timewright.core.budgets.budgets import EMPTY_CATALOG, Budget, BudgetUsage, 
 from timewright.core.moments import DAY, HOUR, MINUTE
 from timewright.core.run.run import RunState
 from timewright.ports import PruneRequest, Store, StoredObject
+from timewright.ports.objects import UsageByPeriod
+from timewright.ports.overview import DeferredRuns
 
 DAILY = Budget(name="daily", namespace="default", unit=Unit.REQUESTS, limit=3)
 TODAY = DAILY.period_at(NOON).start
@@ -126,7 +128,7 @@ def test_charges_are_counted_when_they_are_made_and_again_when_they_are_known(st
     store.write(lambda tx: tx.close_charges({taken[1]: charge("run_2", used=55)}))
     assert account(store) == BudgetUsage(56, 2)
     assert charges(store, "run_2") == [charge("run_2", used=55)]
-    assert store.read(lambda tx: tx.list_accounts(DAILY.account_name, limit=5)) == [
+    assert store.read(lambda tx: tx.select(UsageByPeriod(DAILY.account_name, limit=5))) == [
         (TODAY, BudgetUsage(56, 2))
     ]
     store.write(lambda tx: tx.add_charges([]))
@@ -153,7 +155,9 @@ def test_releasing_deferred_runs_affects_only_their_reason(store: Store) -> None
     runs = [mine, make_run(fire_at=later, reason="budget: daily2: used up"), make_run(fire_at=later)]
     foreign = make_run(fire_at=later, reason="budget: daily: used up", namespace="other")
     add(store, *runs, foreign)
-    assert store.read(lambda tx: tx.count_deferred_runs("default", prefix="budget: daily:")) == 1
+    assert store.read(lambda tx: tx.count(DeferredRuns(namespace="default", prefix="budget: daily:"))) == {
+        "runs": 1
+    }
     assert store.write(lambda tx: tx.release_deferred_runs("default", prefix="budget: daily:", now=NOON)) == 1
     ready = store.write(lambda tx: tx.ready_runs(now=NOON, limit=10))
     assert [run.id for run in ready] == [mine.id]

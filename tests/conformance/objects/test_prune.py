@@ -126,7 +126,7 @@ def test_pruning_a_run_deletes_its_dependency_wait(store: Store) -> None:
     add(store, gone, kept)
     store.write(lambda tx: tx.add_dependency_waits([(gone.id, schedule.id), (kept.id, schedule.id)]))
     assert prune(store, keep_runs=1) == 1
-    waiting = store.read(lambda tx: tx.select_runs(RunsWithNeeds([schedule.id])))
+    waiting = store.read(lambda tx: tx.select(RunsWithNeeds([schedule.id])))
     assert [run.id for run in waiting] == [kept.id]
 
 

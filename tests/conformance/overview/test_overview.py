@@ -19,7 +19,7 @@ from timewright.core.moments import HOUR, MINUTE
 from timewright.core.run.run import RunState
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.ports import RunFilter, ScheduleFilter, Store
-from timewright.ports.overview import GroupCounts
+from timewright.ports.overview import GroupCounts, RunsByState, ScheduleGroups, TextSearch
 from timewright.stores.statements import SQLITE, load_statements
 
 
@@ -61,8 +61,10 @@ def test_runs_by_state_are_counted_up_to_a_maximum(store: Store) -> None:
     store.write(lambda tx: tx.add_runs([*runs, asleep, *foreign]))
 
     def counted(namespace: str, *, since: datetime, most: int) -> tuple[int, int, int, int]:
-        found = store.read(lambda tx: tx.count_runs_by_state(namespace, failed_since=since, max_count=most))
-        return found.leased, found.ready, found.parked, found.failed
+        found = store.read(
+            lambda tx: tx.count(RunsByState(namespace=namespace, failed_since=since, max_count=most))
+        )
+        return found["leased"], found["ready"], found["parked"], found["failed"]
 
     assert counted("default", since=NOON, most=9) == (3, 4, 3, 3)
     assert counted("default", since=NOON + MINUTE, most=9) == (3, 4, 3, 2)
@@ -125,7 +127,7 @@ def test_groups_are_counted_by_name_without_archived_schedules_and_other_namespa
     store.write(lambda tx: tx.put_schedules([schedule_write(a, b) for a, b in zip(made, stood, strict=True)]))
 
     def found(after: str = "", limit: int = 9) -> list[GroupCounts]:
-        return store.read(lambda tx: tx.list_groups("default", after=after, limit=limit))
+        return store.read(lambda tx: tx.select(ScheduleGroups(namespace="default", after=after, limit=limit)))
 
     a = GroupCounts(name="a", schedules=1, active=0, paused=1, parked=0)
     b = GroupCounts(name="b", schedules=2, active=1, paused=0, parked=1)
@@ -154,7 +156,9 @@ def test_schedules_are_found_and_ordered_by_parts_of_their_names(store: Store) -
     assert names(name_contains="%") == (["a%b"], 1)
 
     def found(text: str) -> list[tuple[str, str]]:
-        hits = store.read(lambda tx: tx.search("default", text, limit=5, max_rows=100))
+        hits = store.read(
+            lambda tx: tx.select(TextSearch(namespace="default", text=text, limit=5, max_rows=100))
+        )
         return [(hit.kind, hit.name) for hit in hits]
 
     assert found("load-") == [("schedule", "LOAD-A"), ("schedule", "load-b")]

@@ -33,6 +33,7 @@ from timewright.ledger.replan import Actor
 from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import settle_results
 from timewright.ports import RunFilter, Store
+from timewright.ports.overview import ManualRuns
 from timewright.stores.statements import POSTGRES, SQLITE, load_statements
 
 COUNT_WRITES = """
@@ -161,7 +162,7 @@ def test_manual_runs_are_counted_by_schedule(store: Store, nightly: str) -> None
     put(store, schedule_write(other))
     admit(store, nightly, make_run(nightly, planned_at=NOON, state=RunState.SUCCEEDED))
     store.write(lambda tx: tx.add_runs([_manual_run(nightly, 1), _manual_run(nightly, 2)]))
-    counts = store.read(lambda tx: tx.count_manual_runs([nightly, other.id]))
+    counts = store.read(lambda tx: tx.count(ManualRuns([nightly, other.id])))
     assert counts == {nightly: 2}
 
 

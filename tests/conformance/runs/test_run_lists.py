@@ -30,7 +30,7 @@ from timewright.core.moments import DAY, HOUR, MINUTE
 from timewright.core.run.run import Run, RunState
 from timewright.errors import InvalidInput
 from timewright.ports import RunFilter, Store
-from timewright.ports.rows import NextSchedules
+from timewright.ports.schedules import NextSchedules
 
 
 def find(store: Store, **which: Any) -> list[str]:
@@ -228,7 +228,7 @@ def test_next_schedules_come_by_wake_up(store: Store) -> None:
 
     def upcoming(until: datetime, limit: int = 10) -> list[str]:
         which = NextSchedules(namespace="default", until=until, limit=limit)
-        return store.read(lambda tx: tx.select_schedule_ids(which))
+        return [one.id for one in store.read(lambda tx: tx.select(which))]
 
     assert upcoming(NOON + DAY) == [soon.id, late.id]
     assert upcoming(NOON + DAY, limit=1) == [soon.id]

@@ -21,6 +21,7 @@ from timewright.core.run.leasing import LimitUsage
 from timewright.core.schedule.schedule import queue_limit_key
 from timewright.ports import RunFilter, ScheduleFilter, Store
 from timewright.ports.rows import QueuedRuns
+from timewright.ports.schedules import SchedulesNamed
 
 # A namespace with the same prefix, the next one in order, and one that would match as a pattern.
 OTHERS = ["tenant", "tenant2", "tenan", "Tenant", "ten_nt", "%"]
@@ -49,8 +50,8 @@ def everything(store: Store, namespace: str) -> list[Any]:
             *tx.find_runs(RunFilter(namespace=namespace)).rows,
             *tx.get_objects("calendar", namespace=namespace),
             *tx.find_audit(namespace=namespace).rows,
-            *tx.select_runs(QueuedRuns(namespace, "mail", limit=10)),
-            *([found] if (found := tx.find_schedule_id(namespace, "report")) else []),
+            *tx.select(QueuedRuns(namespace, "mail", limit=10)),
+            *(one.id for one in tx.select(SchedulesNamed(namespace, ["report"]))),
         ]
     )
 
@@ -75,8 +76,8 @@ def test_a_namespace_sees_only_its_own_rows(store: Store) -> None:
 
 
 def test_the_history_of_a_schedule_is_hidden_from_other_namespaces(store: Store) -> None:
-    theirs = store.read(lambda tx: tx.find_schedule_id("tenant2", "report"))
-    page = store.read(lambda tx: tx.find_runs(RunFilter(namespace="tenant", schedule_id=theirs)))
+    (theirs,) = store.read(lambda tx: tx.select(SchedulesNamed("tenant2", ["report"])))
+    page = store.read(lambda tx: tx.find_runs(RunFilter(namespace="tenant", schedule_id=theirs.id)))
     assert page.rows == ()
 
 

@@ -25,7 +25,7 @@ from timewright.core.schedule.schedule import ScheduleState
 from timewright.core.schedule.upstream import EndKind
 from timewright.errors import UnreadableRow
 from timewright.ports import Page, ProgressUpdate, ScheduleFilter, Store
-from timewright.ports.schedules import ScheduleSnapshot
+from timewright.ports.schedules import ScheduleSnapshot, SchedulesWithIds
 from timewright.ports.workflow import Link
 
 NAMES = ["a", "a b", "ab", "abc", "b", "ä", "\U0001f600", "z"]
@@ -169,6 +169,6 @@ def test_schedules_are_named_by_their_ids(database: Database) -> None:
     put(store, *rows)
     database.sql(SCHEDULE_DAMAGE["a body that is not JSON"], [rows[0].schedule.id])
     ids = [*(row.schedule.id for row in rows), "sch_nobody"]
-    names = store.read(lambda tx: tx.get_schedule_names(ids))
+    names = {one.id: one.name for one in store.read(lambda tx: tx.select(SchedulesWithIds(ids)))}
     assert names == {rows[0].schedule.id: "bad", rows[1].schedule.id: "good"}
-    assert store.read(lambda tx: tx.get_schedule_names([])) == {}
+    assert store.read(lambda tx: tx.select(SchedulesWithIds([]))) == []

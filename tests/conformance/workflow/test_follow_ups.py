@@ -44,11 +44,11 @@ def note(store: Store, *rows: FollowUp) -> None:
 
 
 def undecided(store: Store, downstream: str = "down", *, limit: int = 1000) -> list[FollowUp]:
-    return store.read(lambda tx: tx.find_follow_ups(OpenFollowUps([downstream], limit)))
+    return store.read(lambda tx: tx.select(OpenFollowUps([downstream], limit)))
 
 
 def followed(store: Store, run_id: str) -> list[FollowUp]:
-    return store.read(lambda tx: tx.find_follow_ups(FollowUpsOfRun(run_id)))
+    return store.read(lambda tx: tx.select(FollowUpsOfRun(run_id)))
 
 
 def forget(store: Store, downstream: str) -> None:

@@ -59,11 +59,11 @@ def meet(store: Store, *links: Link) -> None:
 
 
 def waiting(store: Store, *schedule_ids: str) -> list[str]:
-    return [run.id for run in store.read(lambda tx: tx.select_runs(RunsWithNeeds(schedule_ids)))]
+    return [run.id for run in store.read(lambda tx: tx.select(RunsWithNeeds(schedule_ids)))]
 
 
 def ahead(store: Store, *schedule_ids: str, limit: int = 1000) -> list[Run]:
-    return list(store.read(lambda tx: tx.select_runs(FutureManualRuns(schedule_ids, limit=limit))))
+    return list(store.read(lambda tx: tx.select(FutureManualRuns(schedule_ids, limit=limit))))
 
 
 def by_hand(schedule_id: str, *, fire_at: datetime, **fields: Any) -> Run:
@@ -212,7 +212,7 @@ def test_a_locked_link_is_met_after_the_lock_is_released(database: Database) -> 
 
     def bring(tx: Any) -> list[str]:
         tx.mark_links_met([met])
-        return [run.id for run in tx.select_runs(RunsWithNeeds(["x"]))]
+        return [run.id for run in tx.select(RunsWithNeeds(["x"]))]
 
     with (
         held_open(
@@ -290,7 +290,7 @@ def test_only_future_manual_runs_of_the_schedule_are_listed(store: Store) -> Non
 def test_future_manual_runs_of_a_namespace_are_those_of_all_its_schedules(store: Store) -> None:
     def found(namespace: str = "default", *, until: datetime = NOON + HOUR, limit: int = 1000) -> list[Run]:
         which = FutureManualRunsIn(namespace=namespace, until=until, limit=limit)
-        return list(store.read(lambda tx: tx.select_runs(which)))
+        return list(store.read(lambda tx: tx.select(which)))
 
     made = [by_hand(f"sch_{n}", fire_at=NOON + n * MINUTE) for n in (1, 2, 3)]
     other = by_hand("sch_4", fire_at=NOON + MINUTE, namespace="other")

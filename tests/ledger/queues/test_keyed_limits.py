@@ -300,14 +300,12 @@ def test_racing_clients_never_pass_a_keyed_limit(bench: LedgerHarness) -> None:
         done = idle = 0
         while idle < 200 and not passed:
             held = take(mine, 3)
-            live = mine.store.read(lambda tx: tx.select_runs(LeasedRuns()))
+            live = mine.store.read(lambda tx: tx.select(LeasedRuns()))
             counted = Counter(run.limit_keys[-1] for run in live)
             passed.extend(f"{key}: {count}" for key, count in counted.items() if count > 2)
             mine.settle(*held)
             done, idle = done + len(held), 0 if held else idle + 1
-            if not held and not mine.store.read(
-                lambda tx: tx.select_runs(QueuedRuns("default", "mail", limit=1))
-            ):
+            if not held and not mine.store.read(lambda tx: tx.select(QueuedRuns("default", "mail", limit=1))):
                 break
         return done
 

@@ -138,7 +138,7 @@ class RecordingTransaction(SqlTransaction):
 
     def renew_leases(self, renewals: Sequence[Renewal]) -> list[Renewed]:
         """Renew leases; record accepted renewals, count refused ones."""
-        stopping = [r.id for r in super().select_runs(LeasedRuns(cancel_requested=True))] if renewals else []
+        stopping = [r.id for r in super().select(LeasedRuns(cancel_requested=True))] if renewals else []
         until = {row[0]: row[2] for row in self._leases(stopping)}
         kept: list[Renewed] = super().renew_leases(renewals)
         killable = {r.run_id for r in renewals if not r.despite_cancel} & until.keys()

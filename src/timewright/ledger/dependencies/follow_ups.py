@@ -64,7 +64,7 @@ def load_follow_ups(tx: Transaction, record: Iterable[ScheduleRecord]) -> dict[s
     """The undecided upstream ends of followers: at most one pass's worth for each, and one more."""
     followers = [one.schedule.id for one in record if follows_upstream(one.schedule.trigger)]
     found: dict[str, list[FollowUp]] = {schedule_id: [] for schedule_id in followers}
-    for one in tx.find_follow_ups(OpenFollowUps(followers, MAX_FOLLOW_UPS + 1)) if followers else ():
+    for one in tx.select(OpenFollowUps(followers, MAX_FOLLOW_UPS + 1)) if followers else ():
         found[one.downstream].append(one)
     return found
 
@@ -114,7 +114,7 @@ def close_follow_ups(
 
 def use_first_follow_up(tx: Transaction, record: ScheduleRecord, run: Run) -> datetime | None:
     """Close the first upstream end with a run that was made by hand; return when the next one is due."""
-    ends = tx.find_follow_ups(OpenFollowUps([record.schedule.id], limit=2))
+    ends = tx.select(OpenFollowUps([record.schedule.id], limit=2))
     tx.put_follow_ups([replace(end, state="done", run_id=run.id) for end in ends[:1]])
     return follow_instant(ends[1].due_at, cursor=run.planned_at) if ends[1:] else None
 
@@ -202,7 +202,7 @@ def _moved_facts(tx: Transaction, rows: Sequence[FollowUp], *, now: datetime) ->
 
 def release_waiting(tx: Transaction, schedule_ids: Iterable[str], *, now: datetime) -> list[Fact]:
     """Make deferred runs ready whose needs are now met."""
-    recorded = tx.select_runs(RunsWithNeeds(list(schedule_ids)))
+    recorded = tx.select(RunsWithNeeds(list(schedule_ids)))
     if not recorded:
         return []
     waiting = [run for run in recorded if run.state is RunState.READY and waits_for_needs(run)]

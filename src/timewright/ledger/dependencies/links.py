@@ -14,6 +14,7 @@ from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.core.schedule.upstream import EndKind
 from timewright.errors import InvalidInput, NotAllowed, NotFound
 from timewright.ports import RunFilter, ScheduleFilter, ScheduleRecord, Transaction
+from timewright.ports.schedules import SchedulesNamed
 from timewright.ports.workflow import Link
 
 MAX_CHAIN_SCHEDULES = 10_000
@@ -99,10 +100,10 @@ def _links(tx: Transaction, schedule: Schedule, *, known: Sequence[Link]) -> lis
 def _upstream(tx: Transaction, schedule: Schedule, name: str, *, field: str) -> str:
     if name == schedule.name:
         raise _cycle_error((name, name), field=field)
-    found = tx.find_schedule_id(schedule.namespace, name)
-    record = tx.get_schedules([found]).get(found) if found is not None else None
-    if found is not None and record is not None and record.progress.state not in _ARCHIVED:
-        return found
+    for head in tx.select(SchedulesNamed(schedule.namespace, [name])):
+        record = tx.get_schedules([head.id]).get(head.id)
+        if record is not None and record.progress.state not in _ARCHIVED:
+            return head.id
     page = tx.find_schedules(ScheduleFilter(namespace=schedule.namespace, limit=1000))
     living = [one.schedule.name for one in page.rows if one.progress.state not in _ARCHIVED]
     near = get_close_matches(name, [one for one in living if one != schedule.name], n=1, cutoff=0.4)

@@ -221,7 +221,7 @@ def retry_workflow(
     now: datetime,
 ) -> None:
     """Rebuild the step counts from the existing runs: failed runs become ready, skipped steps undecided."""
-    newest = {run.dedupe_scope.partition("~")[0]: run for run in tx.select_runs(StepRuns(parent.id))}
+    newest = {run.dedupe_scope.partition("~")[0]: run for run in tx.select(StepRuns(parent.id))}
     repeated = _steps_to_repeat(tx, parent, plan)
     kept = [
         run

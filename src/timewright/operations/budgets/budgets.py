@@ -23,6 +23,8 @@ from timewright.operations.lookup import find_object
 from timewright.operations.pagination import paginate_rows
 from timewright.operations.registry import ListRequest, ObjectName, OperationRequest, WriteRequest, operations
 from timewright.ports import Transaction, Unreadable
+from timewright.ports.objects import UsageByPeriod
+from timewright.ports.overview import DeferredRuns
 
 DEFAULT_PERIODS = 30
 
@@ -188,7 +190,7 @@ def get_budget_usage(
             BudgetPeriodUsage(
                 since=start, used=_format_amount(budget, one.used), held=_format_amount(budget, one.held)
             )
-            for start, one in tx.list_accounts(budget.account_name, limit=request.periods)
+            for start, one in tx.select(UsageByPeriod(budget.account_name, limit=request.periods))
         ),
     )
 
@@ -285,4 +287,5 @@ def _format_amount(budget: Budget, count: int) -> str:
 
 
 def _count_waiting(tx: Transaction, budget: Budget) -> int:
-    return tx.count_deferred_runs(budget.namespace, prefix=reason_prefix(WaitReason.BUDGET, budget.name))
+    prefix = reason_prefix(WaitReason.BUDGET, budget.name)
+    return tx.count(DeferredRuns(namespace=budget.namespace, prefix=prefix))["runs"]

@@ -21,6 +21,7 @@ from timewright.operations.lookup import find_object
 from timewright.operations.pagination import paginate_rows
 from timewright.operations.registry import ListRequest, ObjectName, WriteRequest, operations
 from timewright.ports import StoredObject, Transaction
+from timewright.ports.overview import DeferredRuns
 
 
 class CloseProvider(WriteRequest, frozen=True, kw_only=True):
@@ -115,6 +116,6 @@ def _summarize(tx: Transaction, row: StoredObject, *, now: datetime) -> Provider
         closed_until=until,
         why=window.reason if until is not None else "",
         closed_by=window.actor if until is not None else "",
-        waiting=tx.count_deferred_runs(row.namespace, prefix=prefix),
+        waiting=tx.count(DeferredRuns(namespace=row.namespace, prefix=prefix))["runs"],
         revision=row.revision,
     )

@@ -28,6 +28,7 @@ from timewright.ledger.records.owners import (
 )
 from timewright.ledger.replan import archive, create, revise
 from timewright.operations.context import OperationContext
+from timewright.operations.lookup import schedules_by_name
 from timewright.operations.queues.policies import register_queues
 from timewright.operations.schedules.agent_rules import (
     apply_agent_end,
@@ -53,7 +54,6 @@ UNNAMED_APP = "app"
 _TIMING_FIELDS = ("trigger", "start_at", "end_at", "deadline")
 
 ChangeKind = Literal["created", "updated", "unchanged", "adopted", "archived", "removed", "stays_archived"]
-
 BeforeChange = Callable[[Sequence[str]], None]
 
 
@@ -114,7 +114,7 @@ def apply_schedules(
     a definition and stay. A schedule that someone else archived stays archived.
     """
     names = [draft.name for draft in drafts]
-    heads = context.store.read(lambda tx: tx.find_schedule_heads(context.namespace, names))
+    heads = context.store.read(lambda tx: schedules_by_name(tx, context.namespace, names))
     owned = context.store.read(lambda tx: read_owned(tx, SCHEDULE, context.namespace, names))
     digest = _Digests(context)
     rows = [_Comparison(d, digest(d), heads.get(d.name), owned.get(d.name)) for d in drafts]
@@ -145,7 +145,7 @@ def put_schedules(
     """Create or replace schedules by hand, inside the caller's transaction; their owners stay."""
     by_hand = DefinitionOwner(name="", reason=reason)
     names = [draft.name for draft in drafts]
-    heads = context.store.read(lambda tx: tx.find_schedule_heads(context.namespace, names))
+    heads = context.store.read(lambda tx: schedules_by_name(tx, context.namespace, names))
     rows = [_Comparison(draft, "", heads.get(draft.name), None) for draft in drafts]
     new = [row for row in rows if row.head is None or row.head.state is ScheduleState.ARCHIVED]
     changes = _create(context, by_hand, new, now=now)
@@ -158,7 +158,7 @@ def archive_schedules_of(
 ) -> list[ScheduleChange]:
     """Archive schedules that their owner no longer declares, those that depend on others first."""
     wanted = sorted(names)
-    heads = context.store.read(lambda tx: tx.find_schedule_heads(context.namespace, wanted))
+    heads = context.store.read(lambda tx: schedules_by_name(tx, context.namespace, wanted))
     by = context.actor_with_reason(reason)
     waiting = [heads[n] for n in wanted if n in heads and heads[n].state is not ScheduleState.ARCHIVED]
     done: list[ScheduleChange] = []

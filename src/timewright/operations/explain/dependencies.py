@@ -108,7 +108,7 @@ def explain_links(tx: Transaction, run: Run) -> tuple[str, ...]:
     """Explain which upstream run caused a run, and which downstream runs it caused."""
     if not run.schedule_id:
         return ()
-    rows = tx.find_follow_ups(FollowUpsOfRun(run.id))
+    rows = tx.select(FollowUpsOfRun(run.id))
     names = schedule_names(tx, {i for row in rows for i in (row.upstream, row.downstream)})
     sentences = []
     for row in rows:

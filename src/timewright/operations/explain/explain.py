@@ -202,7 +202,7 @@ def _find_occurrence_run(tx: Transaction, record: ScheduleRecord, request: Expla
 
 def _find_run_beside(tx: Transaction, schedule_id: str, at: datetime) -> Run | None:
     """Return the newest run of an instant that is not its occurrence: of a backfill, or by hand."""
-    found = tx.select_runs(RunsBesideOccurrence(schedule_id=schedule_id, planned_at=at))
+    found = tx.select(RunsBesideOccurrence(schedule_id=schedule_id, planned_at=at))
     return found[-1] if found else None
 
 

@@ -20,6 +20,7 @@ from timewright.core.schedule.pauses import Pause
 from timewright.core.schedule.schedule import Schedule
 from timewright.operations.health.pauses import resume_command
 from timewright.ports import AuditEntry, RunFilter, Transaction
+from timewright.ports.objects import AdjustmentsOf
 
 MAX_RUNS_BACK = 50
 MAX_AUDIT_ROWS = 1000
@@ -129,7 +130,7 @@ def last_adjustment(
     planned_at: datetime | None = None,
 ) -> Adjustment | None:
     """Return the newest adjustment of these kinds, not after `by`, of one instant or of any."""
-    for one in tx.list_adjustments(schedule_id):
+    for one in tx.select(AdjustmentsOf(schedule_id)):
         if one.kind in kinds and one.at <= by and planned_at in (None, one.planned_at):
             return one
     return None

@@ -26,8 +26,8 @@ from timewright.operations.views import (
     summarize_schedule,
 )
 from timewright.ports import RunFilter, ScheduleFilter, ScheduleRecord, Transaction
-from timewright.ports.overview import RecentRun
-from timewright.ports.rows import NextSchedules
+from timewright.ports.overview import RecentRun, RunsByState
+from timewright.ports.schedules import NextSchedules
 
 MAX_COUNT = 1000
 MAX_ROWS_SHOWN = 20
@@ -153,13 +153,12 @@ def show_overview(context: OperationContext, tx: Transaction, request: GetOvervi
         which = RunFilter(namespace=context.namespace, state=state, since=since, limit=MAX_ROWS_SHOWN)
         return list(tx.find_runs(which).rows)
 
-    counts = tx.count_runs_by_state(context.namespace, failed_since=now - DAY, max_count=MAX_COUNT)
-    leased = newest(RunState.LEASED) if counts.leased else []
-    parked = newest(RunState.PARKED) if counts.parked else []
-    failed = newest(RunState.FAILED, since=now - DAY) if counts.failed else []
-    coming = tx.select_schedule_ids(
-        NextSchedules(namespace=context.namespace, until=now + ahead, limit=MAX_COUNT)
-    )
+    counts = tx.count(RunsByState(namespace=context.namespace, failed_since=now - DAY, max_count=MAX_COUNT))
+    leased = newest(RunState.LEASED) if counts["leased"] else []
+    parked = newest(RunState.PARKED) if counts["parked"] else []
+    failed = newest(RunState.FAILED, since=now - DAY) if counts["failed"] else []
+    next_ones = NextSchedules(namespace=context.namespace, until=now + ahead, limit=MAX_COUNT)
+    coming = [one.id for one in tx.select(next_ones)]
     shown = {row.id: row for row in summarize_runs(tx, [*leased, *failed, *parked])}
     wake = tx.read_pending_work().wake_at
 
@@ -167,11 +166,11 @@ def show_overview(context: OperationContext, tx: Transaction, request: GetOvervi
         now=now,
         late_by=max(now - wake, ZERO) if wake is not None else ZERO,
         numbers=OverviewCounts(
-            running=counts.leased,
-            waiting=counts.ready,
+            running=counts["leased"],
+            waiting=counts["ready"],
             due=len(coming),
-            failed=counts.failed,
-            parked=counts.parked,
+            failed=counts["failed"],
+            parked=counts["parked"],
         ),
         running=tuple(shown[run.id] for run in leased),
         coming=_summarize_upcoming(tx, coming[:MAX_ROWS_SHOWN]),

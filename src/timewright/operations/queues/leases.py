@@ -211,7 +211,7 @@ def _step_metadata(run: Run) -> dict[str, Any]:
 
 def _drain_result(tx: Transaction, namespace: str, queue: str, done: list[str]) -> DrainResult:
     runs = tx.get_runs(done)
-    remaining = tx.select_runs(QueuedRuns(namespace, queue, limit=MAX_PLANNED_RUNS))
+    remaining = tx.select(QueuedRuns(namespace, queue, limit=MAX_PLANNED_RUNS))
     waiting = [run for run in remaining if run.state is RunState.READY]
     drained = summarize_by_name(tx, [runs[run_id] for run_id in done])
     return DrainResult(drained=drained, remaining=len(waiting))
@@ -251,7 +251,7 @@ def purge_queue(context: OperationContext, tx: Transaction, request: PurgeQueue)
     now = context.now()
     states = {RunState.READY, RunState.HELD} | ({RunState.PARKED} if request.parked else set())
     require_queue(tx, context.namespace, request.queue)
-    rows = tx.select_runs(QueuedRuns(context.namespace, request.queue, limit=MAX_PLANNED_RUNS))
+    rows = tx.select(QueuedRuns(context.namespace, request.queue, limit=MAX_PLANNED_RUNS))
     waiting = [run for run in rows if run.state in states]
     by = context.actor_with_reason(request.reason)
     for run in waiting[:MAX_PURGED]:
@@ -283,5 +283,5 @@ def read_activity(
 def require_queue(tx: Transaction, namespace: str, queue: str) -> None:
     """Raise NotFound if there is no such queue."""
     known = list_queue_names(tx, namespace)
-    if queue not in known and not tx.select_runs(QueuedRuns(namespace, queue, limit=1)):
+    if queue not in known and not tx.select(QueuedRuns(namespace, queue, limit=1)):
         raise not_found("queue", queue, known, list_command="queue list")

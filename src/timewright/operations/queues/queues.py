@@ -211,7 +211,7 @@ def show_queue(context: OperationContext, tx: Transaction, request: ShowQueue) -
     """Show a queue: its policy, its counts, and its entries as they would start, parked ones last."""
     now = context.now()
     require_queue(tx, context.namespace, request.queue)
-    rows = tx.select_runs(QueuedRuns(context.namespace, request.queue, limit=MAX_PLANNED_RUNS))
+    rows = tx.select(QueuedRuns(context.namespace, request.queue, limit=MAX_PLANNED_RUNS))
     policy = load_queue_policy(tx, context.namespace, request.queue)
     if request.state in TERMINAL_STATES:
         which = RunFilter(namespace=context.namespace, queue=request.queue, state=request.state)
@@ -351,7 +351,7 @@ def _find_by_key(tx: Transaction, key: str) -> Run | None:
 
 
 def _read_summary(tx: Transaction, namespace: str, queue: str, *, now: datetime) -> QueueSummary:
-    rows = tx.select_runs(QueuedRuns(namespace, queue, limit=MAX_PLANNED_RUNS))
+    rows = tx.select(QueuedRuns(namespace, queue, limit=MAX_PLANNED_RUNS))
     return _summarize(tx, namespace, queue, rows, now=now)
 
 

@@ -24,7 +24,7 @@ from timewright.operations.registry import OperationRequest, WriteRequest, opera
 from timewright.operations.request_parsing import check_length
 from timewright.operations.views import schedule_names_of
 from timewright.ports import RunFilter, Transaction
-from timewright.ports.overview import MinuteCounts
+from timewright.ports.overview import MinuteCounts, StoredRunCounts
 from timewright.ports.rows import IncidentFilter
 
 DAY = timedelta(days=1)
@@ -285,7 +285,7 @@ def count_runs_by_minute(context: OperationContext, tx: Transaction, request: Co
     until = floor_minute(end)
     # Bins begin at whole multiples of the step, so that they stay the same when the page asks again.
     since = EPOCH + (until - period - EPOCH) // step * step
-    rows = tx.read_run_counts(context.namespace, since=since, until=until)
+    rows = tx.select(StoredRunCounts(namespace=context.namespace, since=since, until=until))
     counted, _ = tx.read_counted_until()
     groups: dict[datetime, list[MinuteCounts]] = {}
     for one in rows:

@@ -128,7 +128,7 @@ def list_runs(context: OperationContext, tx: Transaction, request: ListRuns) -> 
     wanted = None
     if request.external_id:
         named = RunsWithExternalId(request.external_id, MAX_EXTERNAL_RUNS)
-        wanted = {run.id: run for run in tx.select_runs(named)}
+        wanted = {run.id: run for run in tx.select(named)}
 
     def find(limit: int, place: str) -> Page:
         which = RunFilter(

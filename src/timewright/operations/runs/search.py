@@ -9,11 +9,11 @@ from msgspec import Meta, Struct
 
 from timewright.ledger.workflow_runs.records import WORKFLOW, read_header
 from timewright.operations.context import OperationContext
-from timewright.operations.lookup import readable_schedules
+from timewright.operations.lookup import names_by_id, readable_schedules
 from timewright.operations.queues.policies import list_queue_names
 from timewright.operations.registry import OperationRequest, operations
 from timewright.ports import Transaction
-from timewright.ports.overview import SearchHit
+from timewright.ports.overview import SearchHit, TextSearch
 
 MAX_RUNS_READ = 5000
 MAX_MATCH_CHARS = 200
@@ -51,8 +51,10 @@ def search_everything(context: OperationContext, tx: Transaction, request: Searc
     text = request.text.strip()
     if not text:
         return SearchResult(found=())
-    hits = tx.search(context.namespace, text, limit=request.limit, max_rows=MAX_RUNS_READ)
-    names = tx.get_schedule_names({hit.name for hit in hits if hit.kind == "run" and hit.name})
+    hits = tx.select(
+        TextSearch(namespace=context.namespace, text=text, limit=request.limit, max_rows=MAX_RUNS_READ)
+    )
+    names = names_by_id(tx, {hit.name for hit in hits if hit.kind == "run" and hit.name})
     return SearchResult(
         found=(
             *_schedules(tx, hits, text.lower())[: request.limit],

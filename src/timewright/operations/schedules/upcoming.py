@@ -188,7 +188,7 @@ class _Merge:
     def add_manual_runs(self) -> None:
         """Add the runs that are planned by hand, of schedules in any state."""
         which = FutureManualRunsIn(namespace=self._which.namespace, until=self.until, limit=MAX_MANUAL_RUNS)
-        runs = list(self._tx.select_runs(which))
+        runs = list(self._tx.select(which))
         found = readable_schedules(self._tx, sorted({run.schedule_id for run in runs}))
         if len(runs) == MAX_MANUAL_RUNS:
             self.cut(runs[-1].fire_at)

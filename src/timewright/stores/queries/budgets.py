@@ -23,7 +23,7 @@ from timewright.core.budgets.budgets import (
 from timewright.core.moments import from_micros, to_micros
 from timewright.errors import TimewrightError
 from timewright.stores.cache import NO_BUDGETS_TTL_S
-from timewright.stores.queries.base import SqlQueries, page_limit
+from timewright.stores.queries.base import SqlQueries
 from timewright.stores.rows import Row, storable_text
 
 BUDGET, PROVIDER = "budget", "provider"
@@ -93,11 +93,6 @@ class SqlBudgetQueries(SqlQueries):
         self._execute_many("ensure_accounts", [(budget, to_micros(start)) for budget, start in wanted])
         return self._accounts("lock_accounts", wanted)
 
-    def list_accounts(self, budget: str, *, limit: int) -> list[tuple[datetime, BudgetUsage]]:
-        """Return the use of each period that has any, newest first."""
-        rows = self._query("list_accounts", {"budget": budget, "limit": page_limit(limit)})
-        return [(from_micros(row[0]), BudgetUsage(row[1], row[2])) for row in rows]
-
     def add_charges(self, charges: Sequence[Charge]) -> None:
         """Insert the charges of leases and add them to their accounts."""
         if not charges:
@@ -126,13 +121,6 @@ class SqlBudgetQueries(SqlQueries):
         """Delete the charges and accounts of a budget."""
         self._query("delete_charges_of_budget", {"budget": budget})
         self._query("delete_accounts_of_budget", {"budget": budget})
-
-    def count_deferred_runs(self, namespace: str, *, prefix: str) -> int:
-        """Count deferred runs whose reason begins with `prefix`."""
-        ((count,),) = self._query(
-            "count_deferred_runs", {"namespace": namespace, "prefix": storable_text(prefix)}
-        )
-        return int(count)
 
     def release_deferred_runs(self, namespace: str, *, prefix: str, now: datetime) -> int:
         """Let deferred runs whose reason begins with `prefix` start now; returns how many."""

@@ -195,16 +195,6 @@ class SqlObjectQueries(SqlQueries):
             rows.append(_adjustment_row(one, seq=numbers[one.schedule_id]))
         self._execute_many("insert_adjustments", rows)
 
-    def list_adjustments(self, schedule_id: str, *, limit: int = 1000) -> list[Adjustment]:
-        """Return the adjustments of a schedule, newest first."""
-        rows = self._query("list_adjustments", {"schedule_id": schedule_id, "limit": page_limit(limit)})
-        return [_read_adjustment(row) for row in rows]
-
-    def last_pauses(self, schedule_ids: Sequence[str]) -> Mapping[str, Adjustment]:
-        """Return the newest pause of each of these schedules that was paused by hand."""
-        rows = self._query("last_pauses", {"ids": list(schedule_ids)}) if schedule_ids else []
-        return {row[0]: _read_adjustment(row) for row in rows}
-
     def add_pause(self, pause: Pause) -> None:
         """Insert a pause; it holds from this commit on."""
         values = (pause.id, pause.scope, pause.namespace, pause.name, pause.due, pause.actor, pause.origin)
@@ -212,22 +202,6 @@ class SqlObjectQueries(SqlQueries):
         row = (*values, storable_text(pause.reason), to_micros(pause.at), until)
         self._query("end_elapsed_pauses", {"now": to_micros(pause.at)})
         self._execute_many("insert_pauses", [row])
-
-    def open_pauses(self, *, since: datetime | None = None) -> list[Pause]:
-        """Return the pauses that nobody ended, oldest first; with `since`, also those ended after it.
-
-        A pause that has reached its end may still be open.
-        """
-        names = ("id", "scope", "namespace", "name", "due", "actor", "origin", "reason")
-        return [
-            Pause(
-                **dict(zip(names, row, strict=False)),
-                at=from_micros(row[8]),
-                until=to_instant(row[9]),
-                ended_at=to_instant(row[10]),
-            )
-            for row in self._query("open_pauses", {"since": to_micros(since) if since is not None else 2**62})
-        ]
 
     def end_pause(self, pause_id: str, *, by: str, now: datetime) -> bool:
         """End a pause, and make due what waited for its end; returns whether it was open."""
@@ -326,7 +300,8 @@ def _adjustment_row(one: Adjustment, *, seq: int) -> tuple[Any, ...]:
     )
 
 
-def _read_adjustment(row: Row) -> Adjustment:
+def read_adjustment(row: Row) -> Adjustment:
+    """Decode an adjustment."""
     return Adjustment(
         schedule_id=row[0],
         namespace=row[2],

@@ -14,7 +14,7 @@ from timewright.core.moments import to_micros
 from timewright.core.policies.limits import is_grouped_key
 from timewright.ids import first_id
 from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit
-from timewright.stores.rows import Row, split_bucket
+from timewright.stores.rows import Row, split_bucket, struct_reader
 from timewright.verification.rows import (
     AdjustmentRow,
     AttemptRow,
@@ -197,38 +197,25 @@ def _attempt(row: Row) -> AttemptRow:
     )
 
 
-def _struct_decoder(kind: type[T], /, **decoders: Callable[[Any], Any]) -> Callable[[Row], T]:
-    """Return what makes a struct of a row whose columns are its first fields, some of them decoded."""
-    names = kind.__struct_fields__
-
-    def read(row: Row) -> T:
-        values = dict(zip(names, row, strict=False))
-        for name, decode in decoders.items():
-            values[name] = decode(values[name])
-        return kind(**values)
-
-    return read
-
-
 _TABLES: dict[Any, tuple[str, Callable[[Row], Any]]] = {
     ScheduleRow: ("verify_schedules", _schedule),
-    RevisionRow: ("verify_revisions", _struct_decoder(RevisionRow, body=_decode_object)),
+    RevisionRow: ("verify_revisions", struct_reader(RevisionRow, body=_decode_object)),
     RunRow: ("verify_runs", _run),
-    LimitRow: ("verify_limits", _struct_decoder(LimitRow)),
-    LimitHoldRow: ("verify_limit_holds", _struct_decoder(LimitHoldRow)),
-    ObjectRow: ("verify_objects", _struct_decoder(ObjectRow, body=_decode_object)),
-    AuditRow: ("verify_audit", _struct_decoder(AuditRow)),
-    AdjustmentRow: ("verify_adjustments", _struct_decoder(AdjustmentRow, schedule_id=intern, kind=intern)),
-    BudgetAccountRow: ("verify_accounts", _struct_decoder(BudgetAccountRow)),
-    BudgetChargeRow: ("verify_charges", _struct_decoder(BudgetChargeRow, budget=intern, open=bool)),
-    IncidentRow: ("verify_incidents", _struct_decoder(IncidentRow)),
-    PauseRow: ("verify_pauses", _struct_decoder(PauseRow)),
-    MetaRow: ("verify_meta", _struct_decoder(MetaRow)),
+    LimitRow: ("verify_limits", struct_reader(LimitRow)),
+    LimitHoldRow: ("verify_limit_holds", struct_reader(LimitHoldRow)),
+    ObjectRow: ("verify_objects", struct_reader(ObjectRow, body=_decode_object)),
+    AuditRow: ("verify_audit", struct_reader(AuditRow)),
+    AdjustmentRow: ("verify_adjustments", struct_reader(AdjustmentRow, schedule_id=intern, kind=intern)),
+    BudgetAccountRow: ("verify_accounts", struct_reader(BudgetAccountRow)),
+    BudgetChargeRow: ("verify_charges", struct_reader(BudgetChargeRow, budget=intern, open=bool)),
+    IncidentRow: ("verify_incidents", struct_reader(IncidentRow)),
+    PauseRow: ("verify_pauses", struct_reader(PauseRow)),
+    MetaRow: ("verify_meta", struct_reader(MetaRow)),
 }
 
 _OF_RUNS: dict[Any, tuple[str, Callable[[Row], Any]]] = {
     AttemptRow: ("verify_attempts", _attempt),
-    ProgressRow: ("get_run_progress", _struct_decoder(ProgressRow)),
+    ProgressRow: ("get_run_progress", struct_reader(ProgressRow)),
 }
 
 _PARAMETERS: dict[Any, tuple[str, ...]] = {

@@ -11,10 +11,8 @@ from timewright.core.moments import from_micros, to_micros
 from timewright.core.schedule.upstream import EndKind
 from timewright.ports.workflow import (
     FollowUp,
-    FollowUpsOfRun,
     LeaseTransfer,
     Link,
-    OpenFollowUps,
     RunEndEffects,
     StepRow,
 )
@@ -167,15 +165,6 @@ class SqlLinkQueries(SqlQueries):
         if earliest:
             self._execute_many("wake_schedules", sorted(earliest.items()))
 
-    def find_follow_ups(self, which: OpenFollowUps | FollowUpsOfRun) -> list[FollowUp]:
-        """Return follow-ups, earliest first."""
-        if isinstance(which, FollowUpsOfRun):
-            rows = self._query("find_follow_ups", {"ids": [which.run_id], "upstream_runs": [which.run_id]})
-        else:
-            wanted = [(downstream, which.limit) for downstream in sorted(set(which.downstreams))]
-            rows = self._execute_many("get_open_follow_ups", wanted) if wanted else []
-        return [_follow_up(row) for row in rows]
-
     def add_dependency_waits(self, waits: Sequence[tuple[str, str]]) -> None:
         """Record runs that wait for a dependency, each with its schedule."""
         if waits:
@@ -205,7 +194,8 @@ def _link(row: Row) -> Link:
     )
 
 
-def _follow_up(row: Row) -> FollowUp:
+def read_follow_up(row: Row) -> FollowUp:
+    """Decode a follow-up."""
     return FollowUp(
         downstream=row[0],
         upstream_run=row[1],

@@ -102,9 +102,9 @@ ORDER BY s.wake_at, s.id
 LIMIT :limit
 {skip_locked:s}
 
--- name: due_schedule_keys
+-- name: next_due_schedules
 -- Schedules that will be due at that instant; nothing is locked.
-SELECT s.id, s.revision FROM schedules s
+SELECT s.id, s.name, s.revision, s.state FROM schedules s
 WHERE s.wake_at IS NOT NULL AND s.wake_at <= :until AND s.wake_at >= :since
 ORDER BY s.wake_at, s.id
 LIMIT :limit
@@ -130,14 +130,11 @@ ORDER BY s.id
 -- name: lock_schedules
 SELECT id FROM schedules WHERE id {in:ids} ORDER BY id {lock}
 
--- name: find_schedule_id
-SELECT id FROM schedules WHERE namespace = :namespace AND name = :name
-
--- name: find_schedule_heads
+-- name: schedules_named
 SELECT id, name, revision, state FROM schedules WHERE namespace = :namespace AND name {in:names}
 
 -- name: find_schedules_at_start
-SELECT s.id FROM schedules s JOIN revisions r ON r.schedule_id = s.id AND r.revision = s.revision
+SELECT s.id, s.name, s.revision, s.state FROM schedules s JOIN revisions r ON r.schedule_id = s.id AND r.revision = s.revision
 WHERE s.state = 'active' AND r.body LIKE :pattern ORDER BY s.id
 
 -- name: find_schedules
@@ -164,8 +161,8 @@ SELECT {schedule}, (SELECT v.body FROM revisions v WHERE v.schedule_id = s.id AN
 FROM schedules s
 WHERE s.namespace = :namespace AND s.name = :name
 
--- name: get_schedule_names
-SELECT id, name FROM schedules WHERE id {in:ids}
+-- name: schedules_with_ids
+SELECT id, name, revision, state FROM schedules WHERE id {in:ids}
 
 -- name: list_schedules [sqlite]
 -- A page as one text with one JSON array a line: an unchanged page is recognised by comparing one string.
@@ -214,7 +211,7 @@ SELECT r.schedule_id, r.revision, r.body FROM revisions r {join} r.schedule_id =
 SELECT schedule_id, revision, body FROM revisions WHERE schedule_id = v.schedule_id AND revision = v.revision
 
 -- name: list_revisions
-SELECT revision, body, at, actor, reason FROM revisions WHERE schedule_id = :id ORDER BY revision DESC LIMIT :limit
+SELECT body, at, actor, reason FROM revisions WHERE schedule_id = :schedule_id ORDER BY revision DESC LIMIT :limit
 
 -- name: next_wake_of_shard
 SELECT s.wake_at
@@ -287,7 +284,7 @@ ORDER BY id DESC LIMIT :limit
 
 -- name: count_manual_runs
 SELECT schedule_id, count(*) FROM runs
-WHERE schedule_id {in:ids} AND schedule_id <> '' AND dedupe_scope = id GROUP BY schedule_id
+WHERE schedule_id {in:schedule_ids} AND schedule_id <> '' AND dedupe_scope = id GROUP BY schedule_id
 
 -- name: newest_unfinished_run
 -- One branch per state, because each partial index is used only if the query names its state.
@@ -316,9 +313,9 @@ LIMIT :limit
 
 -- name: live_runs
 SELECT {run} FROM runs
-WHERE schedule_id {in:ids} AND exclusive = 1 AND schedule_id <> '' AND state IN ('ready', 'leased')
+WHERE schedule_id {in:schedule_ids} AND exclusive = 1 AND schedule_id <> '' AND state IN ('ready', 'leased')
 UNION ALL
-SELECT {run} FROM runs WHERE schedule_id {in:ids} AND state = 'held'
+SELECT {run} FROM runs WHERE schedule_id {in:schedule_ids} AND state = 'held'
 ORDER BY 5, 1
 
 -- name: pending_work
@@ -375,7 +372,7 @@ UPDATE schedules SET wake_at = v.wake_at, waits_for = v.waits_for {from} WHERE s
 
 -- name: set_aside_schedules
 -- Not those that wait for the end of a pause.
-SELECT id FROM schedules WHERE waits_for <> '' AND substr(waits_for, 1, length(:pause)) <> :pause
+SELECT id, name, revision, state FROM schedules WHERE waits_for <> '' AND substr(waits_for, 1, length(:pause)) <> :pause
 ORDER BY waits_for, id LIMIT :limit
 
 -- name: waiting_buckets
@@ -817,7 +814,7 @@ LIMIT :limit
 -- name: releasable_runs_of_schedules
 -- The same for some schedules only.
 SELECT {run} FROM runs
-WHERE runs.schedule_id {in:ids} AND runs.state = 'held'
+WHERE runs.schedule_id {in:schedule_ids} AND runs.state = 'held'
     AND NOT EXISTS (SELECT 1 FROM runs b WHERE b.schedule_id = runs.schedule_id AND b.state = 'held'
         AND (b.planned_at < runs.planned_at OR (b.planned_at = runs.planned_at AND b.id < runs.id)))
     AND NOT EXISTS (SELECT 1 FROM runs b WHERE b.schedule_id = runs.schedule_id AND b.exclusive = 1
@@ -899,7 +896,7 @@ FROM adjustments WHERE schedule_id = :schedule_id ORDER BY seq DESC LIMIT :limit
 
 -- name: last_pauses
 SELECT schedule_id, seq, namespace, kind, at, cursor_at, until, planned_at, moved_to, hinted_interval, actor, origin, reason
-FROM adjustments a WHERE a.schedule_id {in:ids} AND a.kind = 'pause'
+FROM adjustments a WHERE a.schedule_id {in:schedule_ids} AND a.kind = 'pause'
   AND a.seq = (SELECT max(b.seq) FROM adjustments b WHERE b.schedule_id = a.schedule_id AND b.kind = 'pause')
 
 -- name: insert_pauses(id text, scope text, namespace text, name text, due text, actor text, origin text, reason text, at bigint, until bigint)
@@ -1212,7 +1209,7 @@ DELETE FROM workflow_steps WHERE parent {in:ids}
 
 -- name: child_runs
 SELECT {run} FROM runs
-WHERE parent = :parent AND parent <> '' AND (:finished = 1 OR state IN ('ready', 'held', 'leased', 'parked'))
+WHERE parent = :parent AND parent <> '' AND (:unfinished = 0 OR state IN ('ready', 'held', 'leased', 'parked'))
 
 -- name: find_runs_by_dedupe_scope
 SELECT {run} FROM runs
@@ -1223,10 +1220,10 @@ ORDER BY dedupe_scope
 -- name: runs_beside_occurrence
 -- A backfill has a scope of its own; a run by hand has only its id, which begins with its instant.
 SELECT {run} FROM runs
-WHERE planned_at = :planned_at AND schedule_id = :id AND dedupe_scope <> '' AND dedupe_scope <> id
+WHERE planned_at = :planned_at AND schedule_id = :schedule_id AND dedupe_scope <> '' AND dedupe_scope <> id
 UNION ALL
 SELECT {run} FROM runs
-WHERE schedule_id = :id AND schedule_id <> '' AND dedupe_scope = id AND id >= :first AND id < :last
+WHERE schedule_id = :schedule_id AND schedule_id <> '' AND dedupe_scope = id AND id >= :first AND id < :last
     AND planned_at = :planned_at
 
 -- name: count_namespace
@@ -1257,8 +1254,8 @@ DELETE FROM objects WHERE kind = :kind AND namespace = :namespace AND at < :olde
     SELECT name FROM objects WHERE kind = :kind AND namespace = :namespace ORDER BY name LIMIT :limit)
 RETURNING name
 
--- name: next_schedule_ids
-SELECT id FROM schedules
+-- name: next_schedules
+SELECT id, name, revision, state FROM schedules
 WHERE wake_at IS NOT NULL AND wake_at <= :until AND namespace = :namespace
 ORDER BY wake_at, id
 LIMIT :limit
@@ -1323,7 +1320,7 @@ INSERT INTO run_counts (namespace, planned_minute, finished_minute, succeeded, f
 {values}
 
 -- name: read_run_counts
-SELECT planned_minute, finished_minute, succeeded, failed, parked, cancelled, skipped, missed, started, delay_max, delays
+SELECT namespace, planned_minute, finished_minute, succeeded, failed, parked, cancelled, skipped, missed, started, delay_max, delays
 FROM run_counts WHERE namespace = :namespace AND planned_minute >= :since AND planned_minute < :until
 
 -- name: request_recounts
@@ -1547,10 +1544,10 @@ DELETE FROM follow_ups WHERE downstream = :downstream AND state = 'open'
 
 -- name: find_follow_ups
 SELECT downstream, upstream_run, upstream, outcome, due_at, state, run_id FROM follow_ups
-WHERE run_id <> '' AND run_id {in:ids}
+WHERE run_id <> '' AND run_id = :run_id
 UNION
 SELECT downstream, upstream_run, upstream, outcome, due_at, state, run_id FROM follow_ups
-WHERE upstream_run {in:upstream_runs}
+WHERE upstream_run = :run_id
 ORDER BY due_at, downstream, upstream_run
 
 -- name: delete_decided_follow_ups
@@ -1561,7 +1558,7 @@ DELETE FROM follow_ups WHERE upstream_run {in:ids} AND state <> 'open'
 INSERT INTO dependency_waits (run_id, schedule_id) {values} ON CONFLICT (run_id) DO NOTHING
 
 -- name: runs_with_needs
-SELECT {run} FROM runs WHERE id IN (SELECT run_id FROM dependency_waits WHERE schedule_id {in:ids}) ORDER BY id
+SELECT {run} FROM runs WHERE id IN (SELECT run_id FROM dependency_waits WHERE schedule_id {in:schedule_ids}) ORDER BY id
 
 -- name: delete_dependency_waits
 DELETE FROM dependency_waits WHERE run_id {in:ids}
@@ -1655,7 +1652,7 @@ RETURNING id
 
 -- name: future_manual_runs
 SELECT {run} FROM runs
-WHERE state = 'ready' AND deferred = 1 AND dedupe_scope <> '' AND schedule_id {in:ids}
+WHERE state = 'ready' AND deferred = 1 AND dedupe_scope <> '' AND schedule_id {in:schedule_ids}
 ORDER BY fire_at, id
 LIMIT :limit
 
