@@ -95,7 +95,7 @@ def test_counts_of_steps_add_up_and_a_state_stays_until_another_is_named(bare: W
     assert set(bare.store.read(lambda tx: tx.get_steps("p"))) == {"a", "b"}
     assert set(bare.store.read(lambda tx: tx.get_steps("p", ["b", "c"]))) == {"b"}
     assert bare.store.write(lambda tx: tx.lock_parents(["p"])) == {}
-    bare.store.write(lambda tx: tx.delete_steps(["p"]))
+    bare.store.write(lambda tx: tx.delete_run_rows(StepRow, ["p"]))
     assert bare.store.read(lambda tx: tx.get_steps("p")) == {}
 
 

@@ -25,8 +25,9 @@ from timewright.ports.rows import (
     RunChange,
     RunFilter,
 )
-from timewright.ports.workflow import LeaseTransfer
+from timewright.ports.workflow import DependencyWait, FollowUp, LeaseTransfer, StepRow
 
+RunRow = AttemptOutput | RunProgress | Artifact | ExternalId | FollowUp | DependencyWait
 RowOfRun = TypeVar("RowOfRun", Attempt, AttemptOutput, RunProgress, Artifact, ExternalId, Charge)
 
 
@@ -161,11 +162,12 @@ class RunQueries(Protocol):
         """Let deferred runs whose reason begins with `prefix` start now; returns how many."""
         ...
 
-    def put_run_rows(self, rows: Sequence[AttemptOutput | RunProgress | Artifact | ExternalId]) -> None:
-        """Write what attempts report and leave behind; the rows are of one kind.
+    def put_run_rows(self, rows: Sequence[RunRow]) -> None:
+        """Write what is recorded about runs.
 
-        Output and external ids replace what was written before, and artifacts do not. The progress of a lease
-        that was lost changes nothing.
+        Output and external ids replace what was written before; artifacts and waits do not. The progress of a
+        lease that was lost changes nothing. Open follow-ups are inserted where there is none; of decided ones
+        the decision is written.
         """
         ...
 
@@ -176,8 +178,10 @@ class RunQueries(Protocol):
         """
         ...
 
-    def delete_attempt_output(self, attempts: Sequence[tuple[str, int]]) -> None:
-        """Delete the output of attempts by run and fence; the ended attempt keeps it."""
+    def delete_run_rows(
+        self, kind: type[DependencyWait | StepRow | AttemptOutput], keys: Iterable[str | tuple[str, int]]
+    ) -> None:
+        """Delete waits or steps by run, or output by run and fence, which the ended attempt keeps."""
         ...
 
     def prune(self, request: PruneRequest | ObjectPrune | IncidentPrune | LimitKeyPrune) -> int:

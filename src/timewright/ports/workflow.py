@@ -58,10 +58,6 @@ class WorkflowQueries(Protocol):
         """Return the rows of some or all steps of a workflow run, by step name."""
         ...
 
-    def delete_steps(self, parents: Iterable[str]) -> None:
-        """Delete the step rows of workflow runs."""
-        ...
-
     def read_run_end_effects(self, schedule_ids: Iterable[str] = ()) -> RunEndEffects:
         """Return what the end of runs may affect, in constant time, and which of the schedules fail."""
         ...
@@ -83,18 +79,6 @@ class WorkflowQueries(Protocol):
 
     def mark_links_met(self, links: Sequence[Link]) -> None:
         """Record the end that met each link, unless a later one is recorded."""
-        ...
-
-    def put_follow_ups(self, rows: Sequence[FollowUp]) -> None:
-        """Insert open follow-ups of ended runs, where there is none; write the decision on the others."""
-        ...
-
-    def add_dependency_waits(self, waits: Sequence[tuple[str, str]]) -> None:
-        """Record runs that wait for a dependency, each with its schedule."""
-        ...
-
-    def delete_dependency_waits(self, run_ids: Iterable[str]) -> None:
-        """Delete the records of waiting runs."""
         ...
 
 
@@ -131,6 +115,13 @@ class FollowUp(Struct, frozen=True, kw_only=True):
     due_at: datetime
     state: FollowUpState = "open"
     run_id: str = ""
+
+
+class DependencyWait(Struct, frozen=True):
+    """A run that waits for a dependency, and its schedule."""
+
+    run_id: str
+    schedule_id: str
 
 
 class OpenFollowUps(Selection[FollowUp], frozen=True):

@@ -30,6 +30,7 @@ from timewright.core.moments import DAY, HOUR, MINUTE
 from timewright.core.run.run import TERMINAL_STATES, Attempt, Run, RunState
 from timewright.ports import Page, PruneRequest, RunFilter, Store
 from timewright.ports.rows import RunsWithNeeds
+from timewright.ports.workflow import DependencyWait
 
 
 def prune(store: Store, **what: Any) -> int:
@@ -124,7 +125,7 @@ def test_pruning_a_run_deletes_its_dependency_wait(store: Store) -> None:
     schedule, (gone, kept) = make_schedule(), finished(2)
     put(store, schedule_write(schedule))
     add(store, gone, kept)
-    store.write(lambda tx: tx.add_dependency_waits([(gone.id, schedule.id), (kept.id, schedule.id)]))
+    store.write(lambda tx: tx.put_run_rows([DependencyWait(one.id, schedule.id) for one in (gone, kept)]))
     assert prune(store, keep_runs=1) == 1
     waiting = store.read(lambda tx: tx.select(RunsWithNeeds([schedule.id])))
     assert [run.id for run in waiting] == [kept.id]

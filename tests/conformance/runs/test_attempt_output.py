@@ -36,7 +36,7 @@ def test_each_attempt_has_its_own_output_which_can_be_deleted(store: Store) -> N
     lost, living = said("run_a", "first try"), said("run_a", "second try", fence=2)
     store.write(lambda tx: tx.put_run_rows([living, lost]))
     assert kept(store, "run_a") == {"run_a": (lost, living)}
-    store.write(lambda tx: tx.delete_attempt_output([("run_a", 2), ("run_b", 1)]))
+    store.write(lambda tx: tx.delete_run_rows(AttemptOutput, [("run_a", 2), ("run_b", 1)]))
     assert kept(store, "run_a") == {"run_a": (lost,)}
     store.write(lambda tx: tx.put_run_rows([]))
 

@@ -31,7 +31,7 @@ from timewright.core.schedule.upstream import EndKind
 from timewright.errors import Conflict
 from timewright.ports import RunChange, Store
 from timewright.ports.rows import FutureManualRuns, FutureManualRunsIn, RunsWithNeeds
-from timewright.ports.workflow import Link, RunEndEffects
+from timewright.ports.workflow import DependencyWait, Link, RunEndEffects
 from timewright.stores.statements import SQLITE, load_statements
 
 MANY = 120
@@ -218,7 +218,7 @@ def test_a_locked_link_is_met_after_the_lock_is_released(database: Database) -> 
         held_open(
             starter,
             lambda tx: tx.get_links(downstreams=["x"], lock=True),
-            lambda tx, _: tx.add_dependency_waits([("run_9", "x")]),
+            lambda tx, _: tx.put_run_rows([DependencyWait("run_9", "x")]),
         ) as held,
         meanwhile(lambda: bringer.write(bring)) as second,
     ):
@@ -229,20 +229,19 @@ def test_a_locked_link_is_met_after_the_lock_is_released(database: Database) -> 
 
 
 def test_runs_that_wait_are_found_by_their_schedules_until_they_wait_no_more(store: Store) -> None:
-    waits = [(f"run_{n:03}", f"sch_{n % 2}") for n in range(MANY)]
-    add(store, *(make_run("", id=run_id, dedupe_scope=run_id) for run_id, _ in waits))
-    store.write(lambda tx: tx.add_dependency_waits(waits[::-1]))
-    store.write(lambda tx: tx.add_dependency_waits([*waits[:2], ("run_000", "sch_1"), ("run_000", "sch_1")]))
-    store.write(lambda tx: tx.add_dependency_waits([]))
-    assert waiting(store, "sch_1", "sch_0", "sch_1", "nobody") == [run_id for run_id, _ in waits]
-    assert waiting(store, "sch_0") == [run_id for run_id, _ in waits[::2]]
+    waits = [DependencyWait(f"run_{n:03}", f"sch_{n % 2}") for n in range(MANY)]
+    add(store, *(make_run("", id=one.run_id, dedupe_scope=one.run_id) for one in waits))
+    store.write(lambda tx: tx.put_run_rows(waits[::-1]))
+    store.write(lambda tx: tx.put_run_rows([*waits[:2], *2 * [DependencyWait("run_000", "sch_1")]]))
+    store.write(lambda tx: tx.put_run_rows([]))
+    assert waiting(store, "sch_1", "sch_0", "sch_1", "nobody") == [one.run_id for one in waits]
+    assert waiting(store, "sch_0") == [one.run_id for one in waits[::2]]
     assert waiting(store) == waiting(store, "nobody") == []
     for _ in range(2):
-        store.write(
-            lambda tx: tx.delete_dependency_waits(run_id for run_id, _ in [*waits[:-2], ("nobody", "")])
-        )
-        store.write(lambda tx: tx.delete_dependency_waits([]))
-        assert waiting(store, "sch_0", "sch_1") == [run_id for run_id, _ in waits[-2:]]
+        ids = [*(one.run_id for one in waits[:-2]), "nobody"]
+        store.write(lambda tx, ids=ids: tx.delete_run_rows(DependencyWait, ids))  # type: ignore[misc]
+        store.write(lambda tx: tx.delete_run_rows(DependencyWait, []))
+        assert waiting(store, "sch_0", "sch_1") == [one.run_id for one in waits[-2:]]
 
 
 def test_run_end_effects_report_held_runs_links_and_failing_schedules(store: Store) -> None:

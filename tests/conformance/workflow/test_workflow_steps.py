@@ -55,7 +55,7 @@ def whole(store: Store, *parents: str) -> dict[str, StepRow]:
 
 
 def forget(store: Store, *parents: str) -> None:
-    store.write(lambda tx: tx.delete_steps(parents))
+    store.write(lambda tx: tx.delete_run_rows(StepRow, parents))
 
 
 def children(store: Store, parent: str, **which: Any) -> list[Run]:

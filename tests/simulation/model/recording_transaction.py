@@ -15,7 +15,7 @@ from timewright.ledger.settle import reclaim
 from timewright.ports import Grant, OnTimeStep, ProgressUpdate, PruneRequest, Renewal, Renewed, ScheduleWrite
 from timewright.ports.attempt_output import AttemptOutput
 from timewright.ports.rows import LeasedRuns
-from timewright.ports.workflow import FollowUp
+from timewright.ports.workflow import DependencyWait, FollowUp
 from timewright.stores.transaction import SqlTransaction
 
 _ALL_RUNS = "SELECT id, CASE WHEN dedupe_scope = '' THEN schedule_id ELSE '' END, planned_at, state FROM runs"
@@ -202,21 +202,13 @@ class RecordingTransaction(SqlTransaction):
                 message = f"was leased beyond {charge.budget}"
                 self.events.append(("I44", charge.run_id, charge.fence, 0, "", message))
 
-    def put_follow_ups(self, rows: Sequence[FollowUp]) -> None:
-        """Create and close follow-ups."""
-        super().put_follow_ups(rows)
-        counted = {"open": "follow-up created", "done": "follow-up run", "void": "follow-up skipped"}
-        self.counters += [counted[row.state] for row in rows]
-
-    def add_dependency_waits(self, waits: Sequence[tuple[str, str]]) -> None:
-        """Let runs wait for their needs."""
-        super().add_dependency_waits(waits)
-        self.counters += ["waited for its needs"] * len(waits)
-
     def put_run_rows(self, rows: Sequence[Any]) -> None:
-        """Write what attempts report."""
+        """Write what is recorded about runs; count output, follow-ups, and runs that wait for their needs."""
         super().put_run_rows(rows)
         self.counters += ["output written"] * sum(isinstance(row, AttemptOutput) for row in rows)
+        self.counters += ["waited for its needs"] * sum(isinstance(row, DependencyWait) for row in rows)
+        counted = {"open": "follow-up created", "done": "follow-up run", "void": "follow-up skipped"}
+        self.counters += [counted[row.state] for row in rows if isinstance(row, FollowUp)]
 
     def save_progress(self, rows: Sequence[ProgressUpdate]) -> None:
         """Save the progress of schedules; record the cursor."""

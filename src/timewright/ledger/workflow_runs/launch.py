@@ -234,7 +234,7 @@ def retry_workflow(
         for run in after
         if run.state is RunState.READY
     ]
-    tx.delete_steps([parent.id])
+    tx.delete_run_rows(StepRow, [parent.id])
     stepper.round = round_number
     stepper.add_counts(round=round_number, live=sum(run.state in _LIVE for run in after))
     ends = _write_steps(tx, parent, _by_step(after), plan)

@@ -73,10 +73,6 @@ class SqlWorkflowQueries(SqlQueries):
             rows = self._query("get_steps", {"parent": parent, "steps": sorted(set(steps))})
         return {row[1]: _step(row) for row in rows}
 
-    def delete_steps(self, parents: Iterable[str]) -> None:
-        """Delete the step rows of workflow runs."""
-        self._query("delete_steps", {"ids": list(parents)})
-
 
 def _step(row: Row) -> StepRow:
     return StepRow(**dict(zip(StepRow.__struct_fields__, row, strict=True)))
@@ -142,21 +138,6 @@ class SqlLinkQueries(SqlQueries):
         if last:
             self._execute_many("mark_links_met", list(last.values()))
 
-    def put_follow_ups(self, rows: Sequence[FollowUp]) -> None:
-        """Insert open follow-ups of ended runs, where there is none; write the decision on the others."""
-        new = [
-            (row.downstream, row.upstream_run, row.upstream, row.on.value, to_micros(row.due_at))
-            for row in rows
-            if row.state == "open"
-        ]
-        decided = [
-            (row.downstream, row.upstream_run, row.state, row.run_id) for row in rows if row.state != "open"
-        ]
-        if new:
-            self._execute_many("insert_follow_ups", new)
-        if decided:
-            self._execute_many("close_follow_ups", decided)
-
     def wake_schedules(self, wakes: Sequence[tuple[str, datetime]]) -> None:
         """Move the wake-up of schedules to an instant, if it is earlier."""
         earliest: dict[str, int] = {}
@@ -164,17 +145,6 @@ class SqlLinkQueries(SqlQueries):
             earliest[schedule_id] = min(to_micros(at), earliest.get(schedule_id, to_micros(at)))
         if earliest:
             self._execute_many("wake_schedules", sorted(earliest.items()))
-
-    def add_dependency_waits(self, waits: Sequence[tuple[str, str]]) -> None:
-        """Record runs that wait for a dependency, each with its schedule."""
-        if waits:
-            self._execute_many("insert_dependency_waits", list(waits))
-
-    def delete_dependency_waits(self, run_ids: Iterable[str]) -> None:
-        """Delete the records of waiting runs."""
-        wanted = list(run_ids)
-        if wanted:
-            self._query("delete_dependency_waits", {"ids": wanted})
 
 
 def _link_row(link: Link) -> Row:
