@@ -210,7 +210,7 @@ class Soak:
         print(f"  last reports of the engines: {self.steady.report}\n  and {self.shaky.report}")
 
     def _under_way(self, state: RunState) -> bool:
-        rows = self.store.read(lambda tx: tx.find_runs(RunFilter(state=state, limit=100))).rows
+        rows = self.store.read(lambda tx: tx.find(RunFilter(state=state, limit=100))).rows
         # A run released by an external holder that never came back stays ready; that is expected.
         return any(not (run.handoff and run.state is RunState.READY) for run in rows)
 

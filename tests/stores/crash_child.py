@@ -28,7 +28,7 @@ from tests.conformance.support.databases import open_store
 from timewright.core.run.run import Attempt, RunState
 from timewright.errors import OutcomeUnknown, StoreUnavailable
 from timewright.ports import ProgressUpdate, RunFilter, Store, StoredObject, Transaction
-from timewright.ports.rows import LeasedRuns
+from timewright.ports.rows import AuditFilter, LeasedRuns
 from timewright.ports.schedules import SchedulesNamed
 from timewright.stores.sqlite.store import SqliteStore
 from timewright.testing.clock import ManualClock
@@ -88,7 +88,7 @@ def _check_whole(tx: Transaction, seed: str, done: int) -> None:
         sizes[run.payload["tx"]] += 1
     assert sizes == Counter({number: size(seed, number) for number in range(1, done + 1)})
     assert tx.check_audit().first_broken is None
-    assert [line.action for line in tx.find_audit(limit=1).rows] == ([f"tx-{done}"] if done else [])
+    assert [line.action for line in tx.find(AuditFilter(limit=1)).rows] == ([f"tx-{done}"] if done else [])
     objects: list[StoredObject] = tx.get_objects("calendar")
     assert [(row.revision, row.body) for row in objects] == ([(done, str(done).encode())] if done else [])
     schedule_id = next((one.id for one in tx.select(SchedulesNamed("default", ["crash"]))), None)
@@ -102,7 +102,7 @@ def _all_runs(tx: Transaction) -> list[Any]:
     runs: list[Any] = []
     cursor = ""
     while True:
-        page = tx.find_runs(RunFilter(limit=1000, cursor=cursor))
+        page = tx.find(RunFilter(limit=1000, cursor=cursor))
         runs += page.rows
         cursor = page.cursor
         if not cursor:

@@ -134,7 +134,7 @@ def plan_queue(
         for key in (key for run in runs if _has_expired(run, now=now) for key in run.limit_keys):
             limits[key] = replace(limits[key], held=max(limits[key].held - 1, 0))
         if finished:
-            newest = tx.find_runs(RunFilter(namespace=namespace, queue=queue, limit=MAX_FINISHED_SHOWN))
+            newest = tx.find(RunFilter(namespace=namespace, queue=queue, limit=MAX_FINISHED_SHOWN))
             runs += [run for run in newest.rows if run.state in TERMINAL_STATES]
         ageing = {(namespace, queue): policy.ageing} if policy.ageing is not None else {}
         plan = plan_leases(runs, limits=limits, ageing=ageing, now=now)

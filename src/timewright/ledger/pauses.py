@@ -95,7 +95,7 @@ def pull_back_schedules(store: Store, *, now: datetime) -> int:
 
 
 def _page(tx: Transaction, which: ScheduleFilter) -> Page:
-    return tx.find_schedules(which)
+    return tx.find(which)
 
 
 def _pull_back(tx: Transaction, *, ids: Sequence[str], now: datetime) -> int:
@@ -124,7 +124,7 @@ def _rows_after(tx: Transaction, schedule_id: str, *, now: datetime) -> tuple[li
     later: list[Run] = []
     which = RunFilter(schedule_id=schedule_id, limit=1000)
     while True:
-        page = tx.find_runs(which)
+        page = tx.find(which)
         for run in page.rows:
             if run.is_manual:
                 continue

@@ -83,7 +83,7 @@ def cancel_unstarted(tx: Transaction, schedule_id: str, *, now: datetime) -> lis
     for state in (RunState.HELD, RunState.READY):
         which = RunFilter(schedule_id=schedule_id, state=state, limit=PAGE_ROWS)
         while True:
-            page = tx.find_runs(which)
+            page = tx.find(which)
             facts += cancel_runs(tx, page.rows, now=now, reason=Reason.BY_HAND, ends_backfills=True)
             if not page.cursor:
                 break

@@ -38,7 +38,7 @@ def all_schedules(
     """Yield the schedules of a namespace by name; they are read page by page, as they are needed."""
     which = ScheduleFilter(namespace=namespace, state=state, group=group, limit=PAGE_ROWS)
     while True:
-        page = tx.find_schedules(which)
+        page = tx.find(which)
         yield from page.rows
         if not page.cursor:
             return
@@ -49,7 +49,7 @@ def all_runs(tx: Transaction, which: RunFilter) -> Iterator[Run]:
     """Yield the runs of a filter, newest first; they are read page by page, as they are needed."""
     which = replace(which, limit=PAGE_ROWS)
     while True:
-        page = tx.find_runs(which)
+        page = tx.find(which)
         yield from page.rows
         if not page.cursor:
             return

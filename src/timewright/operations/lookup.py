@@ -103,7 +103,7 @@ def find_object(tx: Transaction, kind: str, namespace: str, name: str) -> Stored
 
 def schedule_names(tx: Transaction, namespace: str) -> list[str]:
     """Return the first thousand schedule names of a namespace, for suggestions."""
-    page = tx.find_schedules(ScheduleFilter(namespace=namespace, limit=MAX_NAMES_COMPARED))
+    page = tx.find(ScheduleFilter(namespace=namespace, limit=MAX_NAMES_COMPARED))
     return [record.schedule.name for record in page.rows]
 
 

@@ -14,8 +14,6 @@ from timewright.core.schedule.pauses import Pause
 from timewright.ports.rows import (
     AuditCheck,
     AuditEntry,
-    IncidentFilter,
-    Page,
     Selection,
     StoredObject,
 )
@@ -157,10 +155,6 @@ class ObjectQueries(Protocol):
         """Add entries to the hash chain of the audit log; returns how many."""
         ...
 
-    def find_audit(self, *, namespace: str | None = None, limit: int = 50, cursor: str = "") -> Page:
-        """Return a page of the audit log, newest first."""
-        ...
-
     def check_audit(self) -> AuditCheck:
         """Recompute the hash chain of the audit log."""
         ...
@@ -198,10 +192,6 @@ class ObjectQueries(Protocol):
 
     def save_incidents(self, rows: Sequence[Incident], *, new: bool) -> set[str]:
         """Insert incidents, or change open ones; returns the ids that were written."""
-        ...
-
-    def find_incidents(self, which: IncidentFilter) -> Page:
-        """Return a page of incidents, newest first."""
         ...
 
     def read_channels(self) -> tuple[StoredChannel, ...]:

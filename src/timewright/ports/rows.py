@@ -330,6 +330,14 @@ class LimitKeyPrune(Struct, frozen=True):
     before: datetime
 
 
+class AuditFilter(Struct, frozen=True, kw_only=True):
+    """Which entries of the audit log to list, newest first; without a namespace, those of all."""
+
+    namespace: str | None = None
+    limit: int = 50
+    cursor: str = ""
+
+
 class IncidentFilter(Struct, frozen=True, kw_only=True):
     """Which incidents to list, newest first; without a namespace, those of all."""
 

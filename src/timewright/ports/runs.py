@@ -18,12 +18,10 @@ from timewright.ports.rows import (
     IncidentPrune,
     LimitKeyPrune,
     ObjectPrune,
-    Page,
     PruneRequest,
     Renewal,
     Renewed,
     RunChange,
-    RunFilter,
 )
 from timewright.ports.workflow import DependencyWait, FollowUp, LeaseTransfer, StepRow
 
@@ -67,10 +65,6 @@ class RunQueries(Protocol):
 
     def find_occurrence(self, schedule_id: str, planned_at: datetime) -> Run | None:
         """Return the run of an occurrence, or the row that counts it as dropped."""
-        ...
-
-    def find_runs(self, which: RunFilter) -> Page:
-        """Return a page of runs, newest first; unreadable rows are listed apart."""
         ...
 
     def change_runs(self, changes: Sequence[RunChange]) -> set[str]:

@@ -119,10 +119,6 @@ class ScheduleQueries(Protocol):
         """Return a schedule by its name."""
         ...
 
-    def find_schedules(self, which: ScheduleFilter) -> Page:
-        """Return a page of `ScheduleRecord`, by name; unreadable rows are listed apart."""
-        ...
-
     def list_schedules(self, which: ScheduleFilter) -> Page:
         """Return a page of `ScheduleListRow` of one namespace, by name; unreadable rows are listed apart."""
         ...

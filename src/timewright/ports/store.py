@@ -13,7 +13,7 @@ from msgspec import Struct
 from timewright.errors import TimewrightError
 from timewright.ports.objects import ObjectQueries
 from timewright.ports.overview import OverviewQueries
-from timewright.ports.rows import Selection
+from timewright.ports.rows import AuditFilter, IncidentFilter, Page, RunFilter, ScheduleFilter, Selection
 from timewright.ports.runs import RunQueries
 from timewright.ports.schedules import ScheduleQueries, SchedulesWithIds
 from timewright.ports.workflow import WorkflowQueries
@@ -34,6 +34,13 @@ class Transaction(
 
     def now(self) -> datetime:
         """Return the store's clock, read in this transaction after it has waited for its locks."""
+        ...
+
+    def find(self, which: ScheduleFilter | RunFilter | AuditFilter | IncidentFilter) -> Page:
+        """Return a page of schedules (`ScheduleRecord`, by name), or runs, audit entries or incidents.
+
+        Unreadable schedules and runs are listed apart.
+        """
         ...
 
     def select(self, which: Selection[R]) -> list[R]:

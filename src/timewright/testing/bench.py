@@ -174,7 +174,7 @@ class Bench:
     def runs(self, name: str, *, limit: int = 1000) -> list[Run]:
         """Return every run of a schedule, oldest first, skipped ones included."""
         schedule_id = self.find(name)
-        page = self.store.read(lambda tx: tx.find_runs(RunFilter(schedule_id=schedule_id, limit=limit)))
+        page = self.store.read(lambda tx: tx.find(RunFilter(schedule_id=schedule_id, limit=limit)))
         return sorted(page.rows, key=lambda run: (run.planned_at, run.id))
 
     def attempts(self, name: str) -> list[Attempt]:

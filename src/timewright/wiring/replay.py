@@ -196,7 +196,7 @@ def _read_runs(tx: Transaction, schedule_id: str, question: Replay) -> list[Run]
     found: list[Run] = []
     which = RunFilter(schedule_id=schedule_id, limit=PAGE_ROWS)
     while True:
-        page = tx.find_runs(which)
+        page = tx.find(which)
         for run in page.rows:
             if run.source not in _BY_HAND and not run.dedupe_scope:
                 found.append(run)

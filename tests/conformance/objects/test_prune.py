@@ -40,7 +40,7 @@ def prune(store: Store, **what: Any) -> int:
 
 def left(store: Store) -> list[str]:
     """Return the ids of all runs, oldest first."""
-    return [run.id for run in reversed(store.read(lambda tx: tx.find_runs(RunFilter(limit=1000))).rows)]
+    return [run.id for run in reversed(store.read(lambda tx: tx.find(RunFilter(limit=1000))).rows)]
 
 
 def finished(many: int, **fields: Any) -> list[Run]:
@@ -155,7 +155,7 @@ def test_a_history_is_listed_up_to_where_it_was_pruned(store: Store) -> None:
         *(make_run(schedule.id, planned_at=NOON + n * HOUR, state=RunState.SUCCEEDED) for n in range(6)),
     )
     assert prune(store, older_than=NOON + 3 * HOUR) == 3
-    page = store.read(lambda tx: tx.find_runs(RunFilter(schedule_id=schedule.id)))
+    page = store.read(lambda tx: tx.find(RunFilter(schedule_id=schedule.id)))
     assert [run.id for run in page.rows] == [run.id for run in reversed(runs[3:])]
     assert store.read(lambda tx: tx.find_occurrence(schedule.id, NOON)) is None
 
@@ -211,4 +211,4 @@ def test_parked_runs_are_listed_after_newer_runs_were_pruned(store: Store) -> No
 
 def _of(store: Store, schedule_id: str, *, limit: int, cursor: str) -> Page:
     which = RunFilter(schedule_id=schedule_id, limit=limit, cursor=cursor)
-    return store.read(lambda tx: tx.find_runs(which))
+    return store.read(lambda tx: tx.find(which))

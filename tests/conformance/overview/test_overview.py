@@ -37,14 +37,14 @@ def test_failed_runs_are_listed_newest_first_with_every_filter(store: Store) -> 
 
     def found(**which: object) -> list[str]:
         asked = RunFilter(namespace="default", state=RunState.FAILED, **which)  # type: ignore[arg-type]
-        return [run.id for run in store.read(lambda tx: tx.find_runs(asked)).rows]
+        return [run.id for run in store.read(lambda tx: tx.find(asked)).rows]
 
     newest = sorted((run.id for run in [*failed, others[2]]), reverse=True)
     assert found() == newest
     assert found(queue="mail") == [others[2].id]
     assert sorted(found(since=NOON + 3 * MINUTE)) == sorted(run.id for run in failed[3:])
     assert sorted(found(until=NOON - HOUR)) == []
-    page = store.read(lambda tx: tx.find_runs(RunFilter(namespace="default", state=RunState.FAILED, limit=2)))
+    page = store.read(lambda tx: tx.find(RunFilter(namespace="default", state=RunState.FAILED, limit=2)))
     assert [run.id for run in page.rows] == newest[:2]
     assert found(cursor=page.cursor) == newest[2:]
 
@@ -80,7 +80,7 @@ def test_inactive_schedules_are_listed_by_name_in_pages(store: Store) -> None:
 
     def names(**which: object) -> tuple[list[str], str]:
         asked = ScheduleFilter(namespace="default", **which)  # type: ignore[arg-type]
-        page = store.read(lambda tx: tx.find_schedules(asked))
+        page = store.read(lambda tx: tx.find(asked))
         return [due.schedule.name for due in page.rows], page.cursor
 
     assert names(state=ScheduleState.PAUSED) == (["job-0", "job-3", "job-6"], "")

@@ -45,7 +45,7 @@ def full_count(store: Store, *, until: datetime) -> Counts:
     """The same, counted from every run row that ended before an instant."""
     found = Counter[tuple[str, datetime, str]]()
     for namespace in NAMESPACES:
-        rows = store.read(lambda tx, n=namespace: tx.find_runs(RunFilter(namespace=n, limit=1000))).rows  # type: ignore[misc]
+        rows = store.read(lambda tx, n=namespace: tx.find(RunFilter(namespace=n, limit=1000))).rows  # type: ignore[misc]
         for run in rows:
             if run.finished_at is not None and run.finished_at < until:
                 missed = run.state is RunState.SKIPPED and run.reason in ("missed", "deadline")

@@ -120,7 +120,7 @@ def test_manual_runs_and_occurrences_are_listed_together(store: Store, nightly: 
 
     def page(cursor: str, limit: int) -> Any:
         which = RunFilter(schedule_id=nightly, limit=limit, cursor=cursor)
-        return store.read(lambda tx: tx.find_runs(which))
+        return store.read(lambda tx: tx.find(which))
 
     for limit in (1, 2, 3, 10):
         found = pages(partial(page, limit=limit))
@@ -129,7 +129,7 @@ def test_manual_runs_and_occurrences_are_listed_together(store: Store, nightly: 
     marks = store.read(lambda tx: tx.recent_runs([nightly], limit_each=5))
     assert [mark.run for mark in marks[nightly]] == expected[:5][::-1]
     only = RunFilter(schedule_id=nightly, only_manual=True)
-    assert [run.id for run in store.read(lambda tx: tx.find_runs(only)).rows] == sorted(
+    assert [run.id for run in store.read(lambda tx: tx.find(only)).rows] == sorted(
         (run.id for run in manual), reverse=True
     )
 
@@ -142,9 +142,7 @@ def test_a_list_whose_ids_go_back_shows_every_run_once(store: Store, nightly: st
     manual = [_manual_run(nightly, n) for n in range(10)]
     store.write(lambda tx: tx.add_runs(manual))
     found = pages(
-        lambda cursor: store.read(
-            lambda tx: tx.find_runs(RunFilter(schedule_id=nightly, limit=2, cursor=cursor))
-        )
+        lambda cursor: store.read(lambda tx: tx.find(RunFilter(schedule_id=nightly, limit=2, cursor=cursor)))
     )
     ids = [run.id for rows in found for run in rows]
     assert sorted(ids) == sorted(run.id for run in (late, early, *manual))

@@ -38,7 +38,7 @@ from timewright.stores.queries.runs import SqlRunQueries
 
 
 def find(store: Store, **which: Any) -> list[str]:
-    return [run.id for run in store.read(lambda tx: tx.find_runs(RunFilter(**which))).rows]
+    return [run.id for run in store.read(lambda tx: tx.find(RunFilter(**which))).rows]
 
 
 def by_hand(many: int) -> list[Run]:
@@ -154,7 +154,7 @@ def test_adding_an_existing_unique_run_fails_the_transaction(store: Store, many:
         tx.add_runs(other)
         tx.add_runs(there)
         if asks:
-            tx.find_runs(RunFilter())
+            tx.find(RunFilter())
 
     with pytest.raises(Conflict):
         store.write(work)

@@ -57,7 +57,7 @@ def look(store: Store, name: str) -> ScheduleSnapshot:
         {"namespace": ""},
     ],
 )
-def test_list_schedules_returns_the_same_pages_as_find_schedules(store: Store, which: dict[str, Any]) -> None:
+def test_list_schedules_returns_the_same_pages_as_find(store: Store, which: dict[str, Any]) -> None:
     rows = [
         schedule_write(
             make_schedule(name, group="g" if number % 2 else None),
@@ -70,7 +70,7 @@ def test_list_schedules_returns_the_same_pages_as_find_schedules(store: Store, w
         cursor, wanted = "", {"namespace": "default", **which, "limit": limit}
         for _ in range(len(NAMES) + 1):
             asked = ScheduleFilter(**wanted, cursor=cursor)
-            expected = store.read(methodcaller("find_schedules", asked))
+            expected = store.read(methodcaller("find", asked))
             for _ in range(2):
                 page = store.read(methodcaller("list_schedules", asked))
                 assert [(one.schedule, one.progress) for one in page.rows] == [

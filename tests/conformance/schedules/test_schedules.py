@@ -31,7 +31,7 @@ def names(rows: Any) -> list[str]:
 
 
 def find(store: Store, **which: Any) -> list[str]:
-    return names(store.read(lambda tx: tx.find_schedules(ScheduleFilter(**which))).rows)
+    return names(store.read(lambda tx: tx.find(ScheduleFilter(**which))).rows)
 
 
 @pytest.mark.parametrize("many", [0, 1, 250])
@@ -182,7 +182,7 @@ def test_a_list_is_ordered_by_name_code_point_by_code_point(store: Store) -> Non
 
 def test_pages_join_to_the_whole_list_without_a_gap_or_a_repeat(store: Store) -> None:
     put(store, *(schedule_write(make_schedule(f"s{n:02}", namespace=f"n{n % 3}")) for n in range(25)))
-    every = pages(lambda c: store.read(lambda tx: tx.find_schedules(ScheduleFilter(limit=10, cursor=c))))
+    every = pages(lambda c: store.read(lambda tx: tx.find(ScheduleFilter(limit=10, cursor=c))))
     assert [len(page) for page in every] == [10, 10, 5]
     listed = [(due.schedule.namespace, due.schedule.name) for page in every for due in page]
     assert listed == sorted(listed)
@@ -191,15 +191,15 @@ def test_pages_join_to_the_whole_list_without_a_gap_or_a_repeat(store: Store) ->
 
 def test_a_list_that_fills_its_page_exactly_has_no_next_page(store: Store) -> None:
     put(store, *(schedule_write(make_schedule(f"s{n}")) for n in range(4)))
-    page = store.read(lambda tx: tx.find_schedules(ScheduleFilter(limit=4)))
+    page = store.read(lambda tx: tx.find(ScheduleFilter(limit=4)))
     assert (len(page.rows), page.cursor) == (4, "")
 
 
 def test_a_row_added_behind_the_cursor_does_not_shift_the_pages(store: Store) -> None:
     put(store, *(schedule_write(make_schedule(name)) for name in ("b", "d", "f", "h")))
-    first = store.read(lambda tx: tx.find_schedules(ScheduleFilter(limit=2)))
+    first = store.read(lambda tx: tx.find(ScheduleFilter(limit=2)))
     put(store, schedule_write(make_schedule("a")))
-    rest = store.read(lambda tx: tx.find_schedules(ScheduleFilter(limit=2, cursor=first.cursor)))
+    rest = store.read(lambda tx: tx.find(ScheduleFilter(limit=2, cursor=first.cursor)))
     assert names(first.rows) + names(rest.rows) == ["b", "d", "f", "h"]
 
 

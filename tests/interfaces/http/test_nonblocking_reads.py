@@ -214,7 +214,7 @@ def test_an_expensive_read_is_moved_to_a_thread(tmp_path: Path, monkeypatch: pyt
     assert store.nonblocking_reader is not None
     assert store.nonblocking_reader.read(lambda tx: tx.select(SchedulesNamed("default", ["s1"])))
     with pytest.raises(WouldBlock):
-        store.nonblocking_reader.read(lambda tx: tx.find_schedules(ScheduleFilter()))
+        store.nonblocking_reader.read(lambda tx: tx.find(ScheduleFilter()))
     assert store.nonblocking_reader.read(lambda tx: tx.select(SchedulesNamed("default", ["s1"])))
     store.close()
     with pytest.raises(WouldBlock):

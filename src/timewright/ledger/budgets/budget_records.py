@@ -77,7 +77,7 @@ def schedules_using(tx: Transaction, budget: Budget) -> Iterator[str]:
     cursor, more, found = "", True, 0
     while more and found < MAX_LISTED_USERS:
         which = ScheduleFilter(namespace=budget.namespace, limit=1000, cursor=cursor)
-        page = tx.find_schedules(which)
+        page = tx.find(which)
         for record in page.rows:
             named = budget.name in record.schedule.budgets
             if named and record.progress.state is not ScheduleState.ARCHIVED and found < MAX_LISTED_USERS:

@@ -104,7 +104,7 @@ def _upstream(tx: Transaction, schedule: Schedule, name: str, *, field: str) -> 
         record = tx.get_schedules([head.id]).get(head.id)
         if record is not None and record.progress.state not in _ARCHIVED:
             return head.id
-    page = tx.find_schedules(ScheduleFilter(namespace=schedule.namespace, limit=1000))
+    page = tx.find(ScheduleFilter(namespace=schedule.namespace, limit=1000))
     living = [one.schedule.name for one in page.rows if one.progress.state not in _ARCHIVED]
     near = get_close_matches(name, [one for one in living if one != schedule.name], n=1, cutoff=0.4)
     raise NotFound(
@@ -119,7 +119,7 @@ def _upstream(tx: Transaction, schedule: Schedule, name: str, *, field: str) -> 
 def _last_met(tx: Transaction, one: Link) -> Link:
     """The link with the last matching end, searched in the newest history of the upstream schedule."""
     which = RunFilter(schedule_id=one.upstream, limit=MAX_HISTORY_RUNS)
-    ends = [(run.finished_at, run.id) for run in tx.find_runs(which).rows if one.on in end_kinds(run)]
+    ends = [(run.finished_at, run.id) for run in tx.find(which).rows if one.on in end_kinds(run)]
     met = max(((at, run_id) for at, run_id in ends if at is not None), default=None)
     return replace(one, met_at=met[0], met_by=met[1]) if met is not None else one
 

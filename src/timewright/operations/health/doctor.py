@@ -83,7 +83,7 @@ def check_rows(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
     namespace, now = scope.namespace, scope.now
     live = tx.select(LiveCounts(now=now, max_rows=MAX_ROWS_CHECKED))
     counts = [one for one in live if one.namespace == namespace]
-    page = tx.find_schedules(ScheduleFilter(namespace=namespace, limit=MAX_ROWS_CHECKED))
+    page = tx.find(ScheduleFilter(namespace=namespace, limit=MAX_ROWS_CHECKED))
     yield _overdue(tx, now=now)
     yield _leases(tx, now=now)
     yield from _waiting(counts, now=now)

@@ -151,7 +151,7 @@ def show_overview(context: OperationContext, tx: Transaction, request: GetOvervi
 
     def newest(state: RunState, *, since: datetime | None = None) -> list[Run]:
         which = RunFilter(namespace=context.namespace, state=state, since=since, limit=MAX_ROWS_SHOWN)
-        return list(tx.find_runs(which).rows)
+        return list(tx.find(which).rows)
 
     counts = tx.count(RunsByState(namespace=context.namespace, failed_since=now - DAY, max_count=MAX_COUNT))
     leased = newest(RunState.LEASED) if counts["leased"] else []

@@ -268,7 +268,7 @@ def read_activity(
     """Count what was added and ended in a queue lately."""
     since = now - ACTIVITY_PERIOD
     recent = RunFilter(namespace=namespace, queue=queue, since=now - DAY, limit=MAX_COUNTED)
-    newest = tx.find_runs(recent).rows
+    newest = tx.find(recent).rows
     ended = [run for run in newest if run.finished_at is not None and run.finished_at >= since]
     leased = [at for run in (*rows, *newest) if (at := run.leased_at or run.started_at) is not None]
     return QueueActivity(

@@ -216,7 +216,7 @@ def show_queue(context: OperationContext, tx: Transaction, request: ShowQueue) -
     if request.state in TERMINAL_STATES:
         which = RunFilter(namespace=context.namespace, queue=request.queue, state=request.state)
         page, cursor = paginate(
-            context, request, lambda limit, place: tx.find_runs(replace(which, limit=limit, cursor=place))
+            context, request, lambda limit, place: tx.find(replace(which, limit=limit, cursor=place))
         )
     else:
         matching = [run for run in rows if request.state is None or run.state is request.state]

@@ -119,7 +119,7 @@ def list_failures(context: OperationContext, tx: Transaction, request: ListFailu
     largest = sorted(groups.items(), key=lambda one: (-len(one[1]), one[1][0].id))[: request.limit]
     names = schedule_names_of(tx, [rows[0] for _, rows in largest])
     open_incidents = IncidentFilter(namespace=context.namespace, open_only=True, limit=PAGE_ROWS)
-    incidents = {one.schedule_id: one.id for one in tx.find_incidents(open_incidents).rows if one.schedule_id}
+    incidents = {one.schedule_id: one.id for one in tx.find(open_incidents).rows if one.schedule_id}
     return FailureCauses(
         since=since,
         causes=tuple(

@@ -141,7 +141,7 @@ def list_runs(context: OperationContext, tx: Transaction, request: ListRuns) -> 
             limit=limit,
             cursor=place,
         )
-        page = tx.find_runs(which) if wanted is None else _select(wanted.values(), which)
+        page = tx.find(which) if wanted is None else _select(wanted.values(), which)
         unreadable.update({one.id: one for one in page.unreadable})
         return page
 

@@ -370,7 +370,7 @@ def _samples(tx: Transaction, schedule: Schedule, *, since: datetime) -> Sequenc
     samples: list[RunSample] = []
     cursor = ""
     for _ in range(MAX_PAGES):
-        page = tx.find_runs(RunFilter(schedule_id=schedule.id, limit=1000, cursor=cursor))
+        page = tx.find(RunFilter(schedule_id=schedule.id, limit=1000, cursor=cursor))
         ended = [run for run in page.rows if run.state not in _UNFINISHED]
         starts = first_starts_of(tx, ended)
         samples += [

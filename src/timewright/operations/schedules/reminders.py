@@ -146,7 +146,7 @@ def list_reminders(context: OperationContext, tx: Transaction, request: ListRemi
 
     def find(limit: int, place: str) -> Page:
         which = ScheduleFilter(namespace=context.namespace, group=REMINDER_GROUP, limit=limit, cursor=place)
-        return tx.find_schedules(which)
+        return tx.find(which)
 
     rows, cursor = paginate(
         context, request, find, matches=lambda found: [_matches(record, request) for record in found]

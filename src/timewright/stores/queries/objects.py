@@ -21,7 +21,7 @@ from timewright.ports import (
     PruneRequest,
     StoredObject,
 )
-from timewright.ports.rows import IncidentPrune, LimitKeyPrune, ObjectPrune
+from timewright.ports.rows import AuditFilter, IncidentPrune, LimitKeyPrune, ObjectPrune
 from timewright.stores.queries.alerts import CHANNEL
 from timewright.stores.queries.base import LAST_KEY, MAX_PAGE_ROWS, SqlQueries, page_limit, stale_revision
 from timewright.stores.rows import (
@@ -134,17 +134,17 @@ class SqlObjectQueries(SqlQueries):
             self._query("put_meta", {"name": "audit", "value": str(position)})
         return len(rows)
 
-    def find_audit(self, *, namespace: str | None = None, limit: int = 50, cursor: str = "") -> Page:
+    def find_audit(self, which: AuditFilter) -> Page:
         """Return a page of the audit log, newest first."""
-        if namespace == "":
+        if which.namespace == "":
             return Page(())  # an empty namespace means all of them in the statement
         parameters = {
-            "before": _audit_cursor(cursor),
-            "namespace": namespace or "",
-            "limit": page_limit(limit) + 1,
+            "before": _audit_cursor(which.cursor),
+            "namespace": which.namespace or "",
+            "limit": page_limit(which.limit) + 1,
         }
         rows = self._query("list_audit", parameters)
-        page = rows[: page_limit(limit)]
+        page = rows[: page_limit(which.limit)]
         entries = tuple(
             AuditEntry(
                 at=from_micros(r[1]),
