@@ -121,8 +121,6 @@ def copy_objects(source: Store, into: Store, *, namespace: str, schedules: Seque
         for rows in objects.values():
             if rows:
                 tx.put_objects(rows)
-        if objects[BUDGET] or objects[PROVIDER]:
-            tx.mark_budgets_changed()
         tx.set_limits(limits)
         define_stored_limits(tx, objects[LIMIT])
 

@@ -92,7 +92,10 @@ class ObjectQueries(Protocol):
     """Queries for named objects, budgets, incidents, channels, the audit log and single values."""
 
     def put_objects(self, rows: Sequence[StoredObject], *, replaces: Mapping[str, int] | None = None) -> None:
-        """Write objects. Raises Conflict if `replaces` names a revision other than the last."""
+        """Write objects. Raises Conflict if `replaces` names a revision other than the last.
+
+        Budgets, provider windows and channels are in force from the commit on.
+        """
         ...
 
     def get_objects(
@@ -111,7 +114,7 @@ class ObjectQueries(Protocol):
         ...
 
     def delete_object(self, kind: str, *, namespace: str, name: str) -> bool:
-        """Delete an object; returns whether it existed."""
+        """Delete an object, a budget with its usage; returns whether it existed."""
         ...
 
     def read_budgets(self, *, needed: Callable[[], bool] | None = None) -> BudgetCatalog:
@@ -119,10 +122,6 @@ class ObjectQueries(Protocol):
 
         If `needed` returns false, another process may see the very first budget up to a second late.
         """
-        ...
-
-    def mark_budgets_changed(self) -> None:
-        """Invalidate the caches after a budget or window was written; other writers wait here."""
         ...
 
     def get_accounts(
@@ -141,10 +140,6 @@ class ObjectQueries(Protocol):
 
     def recount_budget(self, budget: str, *, since: datetime) -> None:
         """Recompute the account of the period that begins at `since` from its charges."""
-        ...
-
-    def delete_budget_usage(self, budget: str) -> None:
-        """Delete the charges and accounts of a budget."""
         ...
 
     def add_audit(self, entries: Sequence[AuditEntry]) -> None:

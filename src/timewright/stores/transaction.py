@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from timewright.ports.rows import AuditFilter, IncidentFilter, Page, RunFilter, ScheduleFilter
 from timewright.stores.queries.alerts import SqlAlertQueries
-from timewright.stores.queries.budgets import SqlBudgetQueries
 from timewright.stores.queries.objects import SqlObjectQueries
 from timewright.stores.queries.overview import SqlOverviewQueries, SqlScheduleViews
 from timewright.stores.queries.run_rows import SqlRunRowQueries
@@ -23,7 +22,6 @@ class SqlTransaction(
     SqlOverviewQueries,
     SqlLinkQueries,
     SqlRunRowQueries,
-    SqlBudgetQueries,
     SqlAlertQueries,
 ):
     """Implements `ports.Transaction`; the databases differ only in the executor."""

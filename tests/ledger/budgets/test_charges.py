@@ -396,11 +396,7 @@ def test_runs_under_an_unreadable_budget_wait_with_a_reason(bench: LedgerHarness
             kind="budget", namespace="default", name="day", revision=9, body=body, at=bench.now
         )
 
-        def work(tx: Any) -> None:
-            tx.put_objects([row])
-            tx.mark_budgets_changed()
-
-        bench.store.write(work)
+        bench.store.write(lambda tx: tx.put_objects([row]))
 
     damage(b'{"name": "day", "unit": "smiles"}')
     assert [leased.id for leased in bench.lease()] == [free.id]

@@ -47,7 +47,6 @@ def set_budget(tx: Transaction, budget: Budget, *, by: Actor, now: datetime) -> 
     save_objects(tx, BUDGET, {name: budget}, namespace=namespace, by=by, now=now)
     if last is not None and (last.period, last.zone) != (budget.period, budget.zone):
         tx.recount_budget(budget.account_name, since=budget.period_at(now).start)
-    tx.mark_budgets_changed()
     tx.release_deferred_runs(namespace, prefix=reason_prefix(WaitReason.BUDGET, name), now=now)
 
 
@@ -67,8 +66,6 @@ def delete_budget(tx: Transaction, budget: Budget, *, by: Actor, now: datetime) 
     tx.delete_object(BUDGET, namespace=namespace, name=name)
     body = msgspec.json.encode(budget).decode()
     tx.add_audit([by.audit_entry("budget.delete", namespace=namespace, subject=name, now=now, before=body)])
-    tx.delete_budget_usage(budget.account_name)
-    tx.mark_budgets_changed()
     tx.release_deferred_runs(namespace, prefix=reason_prefix(WaitReason.BUDGET, name), now=now)
 
 
@@ -93,7 +90,6 @@ def close_provider(
     window = ProviderWindow(until=until, reason=by.reason, actor=by.name)
     tx.lock("budgets")
     save_objects(tx, PROVIDER, {provider: window}, namespace=namespace, by=by, now=now)
-    tx.mark_budgets_changed()
     # Runs that were deferred to a later instant are deferred to this one.
     tx.release_deferred_runs(namespace, prefix=reason_prefix(WaitReason.PROVIDER, provider), now=now)
     return ProviderClosed(at=now, namespace=namespace, provider=provider, until=until, reason=by.reason)
@@ -103,7 +99,6 @@ def open_provider(tx: Transaction, namespace: str, provider: str, *, by: Actor, 
     """Open a provider: its runs may start at once."""
     tx.lock("budgets")
     save_objects(tx, PROVIDER, {provider: ProviderWindow()}, namespace=namespace, by=by, now=now)
-    tx.mark_budgets_changed()
     tx.release_deferred_runs(namespace, prefix=reason_prefix(WaitReason.PROVIDER, provider), now=now)
     return ProviderOpened(at=now, namespace=namespace, provider=provider)
 

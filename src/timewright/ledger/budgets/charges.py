@@ -81,11 +81,12 @@ def close_providers(
 
 def _write(tx: Transaction, windows: Mapping[ProviderKey, ProviderWindow], *, now: datetime) -> list[Fact]:
     tx.lock("budgets")
+    rows = []
     for (namespace, provider), window in sorted(windows.items(), key=lambda pair: pair[0]):
         last = tx.get_objects(PROVIDER, namespace=namespace, names=[provider])
         revision = last[0].revision + 1 if last else 1
-        tx.put_objects([_row(namespace, provider, window, revision=revision, now=now)])
-    tx.mark_budgets_changed()
+        rows.append(_row(namespace, provider, window, revision=revision, now=now))
+    tx.put_objects(rows)
     tx.add_audit(
         [
             AuditEntry(

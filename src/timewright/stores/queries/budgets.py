@@ -66,7 +66,7 @@ class SqlBudgetQueries(SqlQueries):
     def _may_skip(self, needed: Callable[[], bool] | None) -> bool:
         return needed is not None and self._executor.is_remote and not needed()
 
-    def mark_budgets_changed(self) -> None:
+    def _mark_budgets_changed(self) -> None:
         """Invalidate the caches after a budget or window was written; other writers wait here."""
         self._query("lock_budgets", {})
         # Until the commit this may be rolled back, and the same version then stands for other budgets.
@@ -117,15 +117,14 @@ class SqlBudgetQueries(SqlQueries):
         self._query("add_recounted", parameters)
         self._query("move_charges", parameters)
 
-    def delete_budget_usage(self, budget: str) -> None:
-        """Delete the charges and accounts of a budget."""
-        self._query("delete_charges_of_budget", {"budget": budget})
-        self._query("delete_accounts_of_budget", {"budget": budget})
-
     def release_deferred_runs(self, namespace: str, *, prefix: str, now: datetime) -> int:
         """Let deferred runs whose reason begins with `prefix` start now; returns how many."""
         parameters = {"namespace": namespace, "prefix": storable_text(prefix), "now": to_micros(now)}
         return len(self._query("release_deferred_runs", parameters))
+
+    def _delete_budget_usage(self, budget: str) -> None:
+        self._query("delete_charges_of_budget", {"budget": budget})
+        self._query("delete_accounts_of_budget", {"budget": budget})
 
     def _budgets_version(self) -> int:
         rows = self._query("budgets_version", {})

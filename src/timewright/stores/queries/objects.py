@@ -23,7 +23,8 @@ from timewright.ports import (
 )
 from timewright.ports.rows import AuditFilter, IncidentPrune, LimitKeyPrune, ObjectPrune
 from timewright.stores.queries.alerts import CHANNEL
-from timewright.stores.queries.base import LAST_KEY, MAX_PAGE_ROWS, SqlQueries, page_limit, stale_revision
+from timewright.stores.queries.base import LAST_KEY, MAX_PAGE_ROWS, page_limit, stale_revision
+from timewright.stores.queries.budgets import BUDGET, PROVIDER, SqlBudgetQueries
 from timewright.stores.rows import (
     MICROSECOND,
     Row,
@@ -39,7 +40,7 @@ FIRST_AUDIT_HASH = "0" * 64
 MAX_LATE_ENTRIES = 10_000
 
 
-class SqlObjectQueries(SqlQueries):
+class SqlObjectQueries(SqlBudgetQueries):
     """Named objects, the audit log, single values, and pruning."""
 
     def put_objects(self, rows: Sequence[StoredObject], *, replaces: Mapping[str, int] | None = None) -> None:
@@ -63,6 +64,8 @@ class SqlObjectQueries(SqlQueries):
         self._execute_many(
             "insert_objects", [_object_row(row) for row in rows if expected.get(row.name) != 0]
         )
+        if any(row.kind in (BUDGET, PROVIDER) for row in rows):
+            self._mark_budgets_changed()
 
     def get_objects(
         self,
@@ -93,7 +96,12 @@ class SqlObjectQueries(SqlQueries):
         """Delete an object; returns whether it existed."""
         if kind == CHANNEL:
             self._forget_channels()
-        return bool(self._query("delete_object", {"kind": kind, "namespace": namespace, "name": name}))
+        is_deleted = bool(self._query("delete_object", {"kind": kind, "namespace": namespace, "name": name}))
+        if kind == BUDGET:
+            self._delete_budget_usage(f"{namespace}/{name}")
+        if kind in (BUDGET, PROVIDER):
+            self._mark_budgets_changed()
+        return is_deleted
 
     def _forget_channels(self) -> None:
         self._executor.cache.channels, self._executor.has_uncommitted_revisions = None, True
