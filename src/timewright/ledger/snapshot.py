@@ -13,7 +13,6 @@ from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.ledger.budgets.charges import BUDGET, PROVIDER
 from timewright.ledger.dependencies.links import write_links
 from timewright.ledger.lookups import CALENDAR, QUEUE, load_calendars
-from timewright.ledger.queues.limits import define_stored_limits
 from timewright.ledger.schedule_progress import progress_when_created
 from timewright.ledger.workflow_runs.records import VERSION, WORKFLOW
 from timewright.ports import (
@@ -118,11 +117,10 @@ def copy_objects(source: Store, into: Store, *, namespace: str, schedules: Seque
     objects, limits = source.read(read)
 
     def write(tx: Transaction) -> None:
+        tx.set_limits(limits)
         for rows in objects.values():
             if rows:
                 tx.put_objects(rows)
-        tx.set_limits(limits)
-        define_stored_limits(tx, objects[LIMIT])
 
     into.write(write)
 

@@ -94,7 +94,7 @@ class ObjectQueries(Protocol):
     def put_objects(self, rows: Sequence[StoredObject], *, replaces: Mapping[str, int] | None = None) -> None:
         """Write objects. Raises Conflict if `replaces` names a revision other than the last.
 
-        Budgets, provider windows and channels are in force from the commit on.
+        Limits, budgets, provider windows and channels are in force from the commit on.
         """
         ...
 
@@ -114,7 +114,10 @@ class ObjectQueries(Protocol):
         ...
 
     def delete_object(self, kind: str, *, namespace: str, name: str) -> bool:
-        """Delete an object, a budget with its usage; returns whether it existed."""
+        """Delete an object, a budget with its usage; returns whether it existed.
+
+        Runs under a deleted limit start one at a time.
+        """
         ...
 
     def read_budgets(self, *, needed: Callable[[], bool] | None = None) -> BudgetCatalog:

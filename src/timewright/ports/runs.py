@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Protocol, TypeVar
 
 from timewright.core.budgets.budgets import Charge
-from timewright.core.policies.limits import Limit
 from timewright.core.run.leasing import LimitGroup, LimitUsage
 from timewright.core.run.needs import LeaseOffer
 from timewright.core.run.run import Artifact, Attempt, Run
@@ -131,11 +130,7 @@ class RunQueries(Protocol):
         ...
 
     def set_limits(self, limits: Mapping[str, int]) -> None:
-        """Set the capacity of limits without a key and a rate."""
-        ...
-
-    def define_limit(self, namespace: str, limit: Limit) -> None:
-        """Put a named limit into force, for all values of its key and all runs that wait for it."""
+        """Set the capacity of limits without a key and a rate; named limits are objects."""
         ...
 
     def save_limit_use(

@@ -26,7 +26,6 @@ def define(store: Store, limit: Limit) -> None:
     """Store a limit and put it into force."""
     row = stored(limit.name, msgspec.json.encode(limit), kind=LIMIT)
     store.write(lambda tx: tx.put_objects([row]))
-    store.write(lambda tx: tx.define_limit("default", limit))
 
 
 def lock(store: Store, *keys: str) -> dict[str, LimitUsage]:

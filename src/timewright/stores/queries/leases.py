@@ -35,6 +35,7 @@ from timewright.stores.rows import (
     to_instant,
 )
 
+# A limit that a run names and nobody has defined lets one run start at a time.
 DEFAULT_LIMIT = 1
 
 _BY_ID = itemgetter(0)

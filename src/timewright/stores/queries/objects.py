@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from timewright.core.budgets.spending import reason_prefix
 from timewright.core.moments import from_micros, to_micros
+from timewright.core.policies.limits import LIMIT, Limit, decode_limit
 from timewright.core.run.leasing import WaitReason
 from timewright.core.schedule.adjustments import Adjustment, AdjustmentKind
 from timewright.core.schedule.pauses import Pause, pause_need
-from timewright.errors import InvalidInput
+from timewright.errors import InvalidInput, TimewrightError
 from timewright.ids import first_id
 from timewright.ports import (
     AuditCheck,
@@ -25,6 +29,7 @@ from timewright.ports.rows import AuditFilter, IncidentPrune, LimitKeyPrune, Obj
 from timewright.stores.queries.alerts import CHANNEL
 from timewright.stores.queries.base import LAST_KEY, MAX_PAGE_ROWS, page_limit, stale_revision
 from timewright.stores.queries.budgets import BUDGET, PROVIDER, SqlBudgetQueries
+from timewright.stores.queries.leases import DEFAULT_LIMIT, SqlLeaseQueries
 from timewright.stores.rows import (
     MICROSECOND,
     Row,
@@ -40,7 +45,7 @@ FIRST_AUDIT_HASH = "0" * 64
 MAX_LATE_ENTRIES = 10_000
 
 
-class SqlObjectQueries(SqlBudgetQueries):
+class SqlObjectQueries(SqlBudgetQueries, SqlLeaseQueries):
     """Named objects, the audit log, single values, and pruning."""
 
     def put_objects(self, rows: Sequence[StoredObject], *, replaces: Mapping[str, int] | None = None) -> None:
@@ -64,6 +69,11 @@ class SqlObjectQueries(SqlBudgetQueries):
         self._execute_many(
             "insert_objects", [_object_row(row) for row in rows if expected.get(row.name) != 0]
         )
+        for row in rows:
+            if row.kind == LIMIT:
+                # A limit that cannot be read keeps the one before in force.
+                with suppress(msgspec.MsgspecError, TimewrightError):
+                    self.define_limit(row.namespace, decode_limit(row.body))
         if any(row.kind in (BUDGET, PROVIDER) for row in rows):
             self._mark_budgets_changed()
 
@@ -97,6 +107,8 @@ class SqlObjectQueries(SqlBudgetQueries):
         if kind == CHANNEL:
             self._forget_channels()
         is_deleted = bool(self._query("delete_object", {"kind": kind, "namespace": namespace, "name": name}))
+        if kind == LIMIT:
+            self.define_limit(namespace, Limit(name=name, max_running=DEFAULT_LIMIT))
         if kind == BUDGET:
             self._delete_budget_usage(f"{namespace}/{name}")
         if kind in (BUDGET, PROVIDER):
