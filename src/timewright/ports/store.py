@@ -44,7 +44,7 @@ class Transaction(
         ...
 
     def select(self, which: Selection[R]) -> list[R]:
-        """Return the rows that a selection describes, without locking them."""
+        """Return the rows that a selection describes; only `UpstreamLinks` can lock them."""
         ...
 
 

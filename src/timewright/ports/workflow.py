@@ -62,15 +62,6 @@ class WorkflowQueries(Protocol):
         """Return what the end of runs may affect, in constant time, and which of the schedules fail."""
         ...
 
-    def get_links(
-        self, *, downstreams: Iterable[str] = (), upstreams: Iterable[str] = (), lock: bool = False
-    ) -> list[Link]:
-        """Return the links of downstream or of upstream schedules.
-
-        `lock`, for downstream schedules, keeps a run that ends from meeting the links meanwhile.
-        """
-        ...
-
     def replace_links(
         self, downstream: str, links: Sequence[Link], *, delete_follow_ups: bool = False
     ) -> None:
@@ -100,6 +91,22 @@ class Link(Struct, frozen=True, kw_only=True):
     delay: timedelta = ZERO
     met_at: datetime | None = None
     met_by: str = ""
+
+
+class UpstreamLinks(Selection[Link], frozen=True):
+    """The links of schedules to those that they follow or need.
+
+    `lock` keeps a run that ends from meeting the links until the transaction ends.
+    """
+
+    downstreams: Collection[str]
+    lock: bool = False
+
+
+class DownstreamLinks(Selection[Link], frozen=True):
+    """The links of schedules to those that follow or need them."""
+
+    upstreams: Collection[str]
 
 
 class FollowUp(Struct, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ from timewright.core.schedule.upstream import EndKind
 from timewright.errors import Conflict
 from timewright.ports import RunChange, Store
 from timewright.ports.rows import FutureManualRuns, FutureManualRunsIn, RunsWithNeeds
-from timewright.ports.workflow import DependencyWait, Link, RunEndEffects
+from timewright.ports.workflow import DependencyWait, DownstreamLinks, Link, RunEndEffects, UpstreamLinks
 from timewright.stores.statements import SQLITE, load_statements
 
 MANY = 120
@@ -51,7 +51,7 @@ def ask_for(store: Store, downstream: str, *links: Link) -> None:
 
 
 def asked_by(store: Store, *downstreams: str) -> list[Link]:
-    return list(store.read(lambda tx: tx.get_links(downstreams=downstreams)))
+    return list(store.read(lambda tx: tx.select(UpstreamLinks(downstreams))))
 
 
 def meet(store: Store, *links: Link) -> None:
@@ -88,18 +88,18 @@ def test_links_are_found_from_both_ends(store: Store) -> None:
     ask_for(store, "x", *links[:-1])
     assert asked_by(store, "y", "x", "y", "nobody") == in_order
     assert asked_by(store, "y") == [links[-1]]
-    assert store.read(lambda tx: tx.get_links(upstreams=["b", "a", "a", "nobody"])) == in_order
-    assert store.read(lambda tx: tx.get_links(upstreams=["b"])) == [links[0]]
-    assert store.write(lambda tx: tx.get_links(downstreams=["x", "y"], lock=True)) == in_order
+    assert store.read(lambda tx: tx.select(DownstreamLinks(["b", "a", "a", "nobody"]))) == in_order
+    assert store.read(lambda tx: tx.select(DownstreamLinks(["b"]))) == [links[0]]
+    assert store.write(lambda tx: tx.select(UpstreamLinks(["x", "y"], lock=True))) == in_order
 
 
 def test_no_schedules_have_no_links(store: Store) -> None:
     ask_for(store, "x", link("a", "x"))
     assert asked_by(store) == asked_by(store, "a") == []
-    assert store.write(lambda tx: tx.get_links(downstreams=[], lock=True)) == []
+    assert store.write(lambda tx: tx.select(UpstreamLinks([], lock=True))) == []
     assert (
-        store.read(lambda tx: tx.get_links(upstreams=[]))
-        == store.read(lambda tx: tx.get_links(upstreams=["x"]))
+        store.read(lambda tx: tx.select(DownstreamLinks([])))
+        == store.read(lambda tx: tx.select(DownstreamLinks(["x"])))
         == []
     )
     meet(store)
@@ -158,7 +158,7 @@ def test_many_links_are_written_met_and_read_at_once(store: Store) -> None:
     met = [replace(one, met_at=NOON + n * TICK, met_by=f"run_{n}") for n, one in enumerate(links)]
     meet(store, *reversed(met))
     assert asked_by(store, "x") == met
-    assert store.read(lambda tx: tx.get_links(upstreams=(one.upstream for one in met))) == met
+    assert store.read(lambda tx: tx.select(DownstreamLinks([one.upstream for one in met]))) == met
 
 
 def test_locked_links_let_the_second_writer_see_the_first(database: Database) -> None:
@@ -167,7 +167,7 @@ def test_locked_links_let_the_second_writer_see_the_first(database: Database) ->
     def point(me: str, at: str) -> Any:
         def work(tx: Any) -> bool:
             tx.lock("links")
-            if tx.get_links(downstreams=[at]):
+            if tx.select(UpstreamLinks([at])):
                 return False
             tx.replace_links(me, [link(at, me)])
             return True
@@ -197,7 +197,7 @@ def test_a_locked_link_read_misses_no_concurrent_end(database: Database) -> None
     ask_for(starter, "x", asked)
     with (
         held_open(bringer, lambda tx: tx.mark_links_met([met])) as held,
-        meanwhile(lambda: starter.write(lambda tx: tx.get_links(downstreams=["x"], lock=True))) as second,
+        meanwhile(lambda: starter.write(lambda tx: tx.select(UpstreamLinks(["x"], lock=True)))) as second,
     ):
         assert wait([second], timeout=0.1).not_done
         held.release()
@@ -217,7 +217,7 @@ def test_a_locked_link_is_met_after_the_lock_is_released(database: Database) -> 
     with (
         held_open(
             starter,
-            lambda tx: tx.get_links(downstreams=["x"], lock=True),
+            lambda tx: tx.select(UpstreamLinks(["x"], lock=True)),
             lambda tx, _: tx.put_run_rows([DependencyWait("run_9", "x")]),
         ) as held,
         meanwhile(lambda: bringer.write(bring)) as second,

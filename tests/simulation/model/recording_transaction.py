@@ -15,7 +15,7 @@ from timewright.ledger.settle import reclaim
 from timewright.ports import Grant, OnTimeStep, ProgressUpdate, PruneRequest, Renewal, Renewed, ScheduleWrite
 from timewright.ports.attempt_output import AttemptOutput
 from timewright.ports.rows import LeasedRuns
-from timewright.ports.workflow import DependencyWait, FollowUp
+from timewright.ports.workflow import DependencyWait, FollowUp, UpstreamLinks
 from timewright.stores.transaction import SqlTransaction
 
 _ALL_RUNS = "SELECT id, CASE WHEN dedupe_scope = '' THEN schedule_id ELSE '' END, planned_at, state FROM runs"
@@ -114,7 +114,7 @@ class RecordingTransaction(SqlTransaction):
         """Check that each first lease has fresh ends of everything it needs, or has waited long enough."""
         found = self.get_schedules({run.schedule_id for run in runs if run.schedule_id})
         needy = [run for run in runs if run.schedule_id in found and found[run.schedule_id].schedule.needs]
-        links = self.get_links(downstreams={run.schedule_id for run in needy}) if needy else []
+        links = self.select(UpstreamLinks({run.schedule_id for run in needy})) if needy else []
         names = {i: due.schedule.name for i, due in self.get_schedules({x.upstream for x in links}).items()}
         met = {(x.downstream, names.get(x.upstream), x.on): x.met_at for x in links if x.kind == "needs"}
         for run in needy:

@@ -28,7 +28,7 @@ from timewright.ledger.fact_builders import run_fields, schedule_moved_fact
 from timewright.ledger.lookups import CalendarLookup, lock_readable_schedules
 from timewright.ports import RunChange, ScheduleRecord, Transaction
 from timewright.ports.rows import RunsWithNeeds
-from timewright.ports.workflow import DependencyWait, FollowUp, Link, OpenFollowUps
+from timewright.ports.workflow import DependencyWait, DownstreamLinks, FollowUp, Link, OpenFollowUps
 
 MAX_FOLLOW_UPS = 100
 
@@ -40,7 +40,7 @@ def notify_downstream(tx: Transaction, ended: Sequence[Run], *, now: datetime) -
     """
     counts = {run.id: end_kinds(run) for run in ended if run.schedule_id}
     relevant = [run for run in ended if counts.get(run.id)]
-    links = tx.get_links(upstreams={run.schedule_id for run in relevant}) if relevant else []
+    links = tx.select(DownstreamLinks({run.schedule_id for run in relevant})) if relevant else []
     if not links:
         return []
     links_by_upstream: dict[str, list[Link]] = {}

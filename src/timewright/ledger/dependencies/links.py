@@ -15,7 +15,7 @@ from timewright.core.schedule.upstream import EndKind
 from timewright.errors import InvalidInput, NotAllowed, NotFound
 from timewright.ports import RunFilter, ScheduleFilter, ScheduleRecord, Transaction
 from timewright.ports.schedules import SchedulesNamed
-from timewright.ports.workflow import Link
+from timewright.ports.workflow import DownstreamLinks, Link, UpstreamLinks
 
 MAX_CHAIN_SCHEDULES = 10_000
 # How many runs are searched for the last matching end when a link is created.
@@ -34,7 +34,7 @@ def write_links(tx: Transaction, schedules: Sequence[Schedule], *, before: Sched
         return
     tx.lock("links")
     for schedule in wanted:
-        known = tx.get_links(downstreams=[schedule.id])
+        known = tx.select(UpstreamLinks([schedule.id]))
         links = _links(tx, schedule, known=known)
         follows_others = _after_links(known) != _after_links(links)
         tx.replace_links(schedule.id, links, delete_follow_ups=follows_others)
@@ -50,13 +50,13 @@ def has_dependencies(schedule: Schedule) -> bool:
 def remove_links(tx: Transaction, record: ScheduleRecord) -> None:
     """Remove the links of a schedule that is archived; if others depend on it, that is an error."""
     check_no_dependents(tx, record, verb="archived")
-    if tx.get_links(downstreams=[record.schedule.id]):
+    if tx.select(UpstreamLinks([record.schedule.id])):
         tx.replace_links(record.schedule.id, (), delete_follow_ups=True)
 
 
 def check_no_dependents(tx: Transaction, record: ScheduleRecord, *, verb: str) -> None:
     """Raise if other schedules depend on this one."""
-    asking = tx.get_links(upstreams=[record.schedule.id])
+    asking = tx.select(DownstreamLinks([record.schedule.id]))
     if not asking:
         return
     names = sorted(one.schedule.name for one in tx.get_schedules({a.downstream for a in asking}).values())
@@ -133,7 +133,7 @@ def _check_no_cycle(tx: Transaction, schedule: Schedule) -> None:
     came_from: dict[str, str] = {}
     edge, seen = [schedule.id], {schedule.id}
     while edge:
-        links = tx.get_links(downstreams=edge)
+        links = tx.select(UpstreamLinks(edge))
         edge = []
         for one in links:
             if one.upstream == schedule.id:
@@ -186,7 +186,7 @@ def last_upstream_ends(
 ) -> dict[str, MetNeeds]:
     """When the needs of schedules were last met: for each schedule, by upstream name and kind of end."""
     found: dict[str, MetNeeds] = {one: {} for one in schedule_ids}
-    links = [one for one in tx.get_links(downstreams=found, lock=lock) if one.kind == "needs"]
+    links = [one for one in tx.select(UpstreamLinks(found, lock=lock)) if one.kind == "needs"]
     names = schedule_names(tx, {one.upstream for one in links})
     for one in links:
         if one.met_at is not None and one.upstream in names:

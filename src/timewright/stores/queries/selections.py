@@ -70,12 +70,19 @@ from timewright.ports.schedules import (
     SetAsideSchedules,
     StoredRevision,
 )
-from timewright.ports.workflow import FollowUp, FollowUpsOfRun, OpenFollowUps
+from timewright.ports.workflow import (
+    DownstreamLinks,
+    FollowUp,
+    FollowUpsOfRun,
+    Link,
+    OpenFollowUps,
+    UpstreamLinks,
+)
 from timewright.stores.queries.base import LAST_KEY, escape_like, page_limit
 from timewright.stores.queries.objects import read_adjustment
 from timewright.stores.queries.overview import COUNTED
 from timewright.stores.queries.runs import ID_ROUNDING, SqlRunQueries, since_parameters
-from timewright.stores.queries.workflow import read_follow_up
+from timewright.stores.queries.workflow import read_follow_up, read_link
 from timewright.stores.rows import (
     MICROSECOND,
     Row,
@@ -102,7 +109,7 @@ class SqlSelections(SqlRunQueries):
     """Rows and counts that are described by a value."""
 
     def select(self, which: Selection[R]) -> list[R]:
-        """Return the rows that a selection describes, without locking them."""
+        """Return the rows that a selection describes; only `UpstreamLinks` can lock them."""
         return _READERS[type(which)](self, which)
 
     def count(self, which: RunsByState | QuotaUse | ManualRuns | DeferredRuns) -> dict[str, int]:
@@ -221,6 +228,10 @@ def _waiting_steps(tx: SqlSelections, which: WaitingSteps) -> list[Run]:
     return sorted(found, key=attrgetter("id"))
 
 
+def _upstream_links(tx: SqlSelections, which: UpstreamLinks) -> list[Link]:
+    return tx.read_selected("lock_upstream_links" if which.lock else "upstream_links", which, read_link)
+
+
 def _pauses(tx: SqlSelections, which: OpenPauses) -> list[Pause]:
     since = to_micros(which.since) if which.since is not None else FOREVER
     return tx.read_selected("open_pauses", which, _pause, since=since)
@@ -330,6 +341,8 @@ _READERS: Mapping[Any, Reader] = {
     SetAsideSchedules: _set_aside,
     RevisionsOf: _page("list_revisions", _revision),
     OpenFollowUps: SqlSelections.open_follow_ups,
+    UpstreamLinks: _upstream_links,
+    DownstreamLinks: _one("downstream_links", read_link),
     FollowUpsOfRun: _one("find_follow_ups", read_follow_up),
     AdjustmentsOf: _page("list_adjustments", read_adjustment),
     LastPauses: _one("last_pauses", read_adjustment),

@@ -109,17 +109,6 @@ class SqlLinkQueries(SqlQueries):
         if links:
             self._execute_many("insert_links", [_link_row(link) for link in links])
 
-    def get_links(
-        self, *, downstreams: Iterable[str] = (), upstreams: Iterable[str] = (), lock: bool = False
-    ) -> list[Link]:
-        """Return the links of downstream or of upstream schedules."""
-        if wanted := sorted(set(upstreams)):
-            rows = self._query("downstream_links", {"ids": wanted})
-        else:
-            statement = "lock_upstream_links" if lock else "upstream_links"
-            rows = self._query(statement, {"ids": sorted(set(downstreams))})
-        return [_link(row) for row in rows]
-
     def mark_links_met(self, links: Sequence[Link]) -> None:
         """Record the end that met each link, unless a later one is recorded."""
         rows = [
@@ -152,7 +141,8 @@ def _link_row(link: Link) -> Row:
     return (*key, link.delay // MICROSECOND, micros_or_none(link.met_at), link.met_by)
 
 
-def _link(row: Row) -> Link:
+def read_link(row: Row) -> Link:
+    """Decode a link."""
     return Link(
         upstream=row[0],
         downstream=row[1],

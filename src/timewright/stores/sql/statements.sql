@@ -1487,16 +1487,16 @@ INSERT INTO schedule_links (upstream, downstream, kind, outcome, delay, met_at, 
 
 -- name: upstream_links
 SELECT upstream, downstream, kind, outcome, delay, met_at, met_by FROM schedule_links
-WHERE downstream {in:ids} ORDER BY upstream, downstream, kind, outcome
+WHERE downstream {in:downstreams} ORDER BY upstream, downstream, kind, outcome
 
 -- name: lock_upstream_links
 -- The run that waits for an end and the run that ends lock the same row, so neither misses the other.
 SELECT upstream, downstream, kind, outcome, delay, met_at, met_by FROM schedule_links
-WHERE downstream {in:ids} ORDER BY upstream, downstream, kind, outcome {lock}
+WHERE downstream {in:downstreams} ORDER BY upstream, downstream, kind, outcome {lock}
 
 -- name: downstream_links
 SELECT upstream, downstream, kind, outcome, delay, met_at, met_by FROM schedule_links
-WHERE upstream {in:ids} ORDER BY upstream, downstream, kind, outcome
+WHERE upstream {in:upstreams} ORDER BY upstream, downstream, kind, outcome
 
 -- name: mark_links_met(upstream text, downstream text, kind text, outcome text, met_at bigint, met_by text)
 UPDATE schedule_links SET met_at = v.met_at, met_by = v.met_by
