@@ -24,7 +24,7 @@ from timewright.core.moments import from_micros, to_micros
 from timewright.errors import TimewrightError
 from timewright.stores.cache import NO_BUDGETS_TTL_S
 from timewright.stores.queries.base import SqlQueries
-from timewright.stores.rows import Row, storable_text
+from timewright.stores.rows import Row, storable_text, struct_row
 
 BUDGET, PROVIDER = "budget", "provider"
 # The name in meta of the number that counts changes of budgets.
@@ -97,7 +97,7 @@ class SqlBudgetQueries(SqlQueries):
         """Insert the charges of leases and add them to their accounts."""
         if not charges:
             return
-        self._execute_many("insert_charges", [_charge_row(charge) for charge in charges])
+        self._execute_many("insert_charges", [struct_row(charge) for charge in charges])
         self._add_to_accounts((c.budget, to_micros(c.period), c.used, c.held) for c in charges)
 
     def close_charges(self, known: Mapping[Charge, Charge]) -> None:
@@ -183,30 +183,3 @@ def _readable_scope(body: str) -> dict[str, str] | None:
     except (msgspec.MsgspecError, ValueError):
         return None
     return {name: str(found[name]) for name in SCOPE_FIELDS if found.get(name)}
-
-
-def _charge_row(charge: Charge) -> tuple[Any, ...]:
-    return (
-        charge.run_id,
-        charge.fence,
-        charge.budget,
-        to_micros(charge.period),
-        to_micros(charge.at),
-        charge.used,
-        charge.held,
-        int(charge.open),
-    )
-
-
-def read_charge(row: Row) -> Charge:
-    """Decode a charge."""
-    return Charge(
-        run_id=row[0],
-        fence=row[1],
-        budget=row[2],
-        period=from_micros(row[3]),
-        at=from_micros(row[4]),
-        used=row[5],
-        held=row[6],
-        open=row[7] == 1,
-    )

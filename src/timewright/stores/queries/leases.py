@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from operator import itemgetter
 
 from msgspec.structs import replace
 
@@ -37,8 +36,6 @@ from timewright.stores.rows import (
 
 # A limit that a run names and nobody has defined lets one run start at a time.
 DEFAULT_LIMIT = 1
-
-_BY_ID = itemgetter(0)
 
 
 class SqlLeaseQueries(SqlReadyQueries):

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from timewright.core.budgets.spending import reason_prefix
-from timewright.core.moments import from_micros, to_micros
+from timewright.core.moments import to_micros
 from timewright.core.policies.limits import LIMIT, Limit, decode_limit
 from timewright.core.run.leasing import WaitReason
-from timewright.core.schedule.adjustments import Adjustment, AdjustmentKind
+from timewright.core.schedule.adjustments import Adjustment
 from timewright.core.schedule.pauses import Pause, pause_need
 from timewright.errors import InvalidInput, TimewrightError
 from timewright.ids import first_id
@@ -31,13 +31,10 @@ from timewright.stores.queries.base import LAST_KEY, MAX_PAGE_ROWS, page_limit, 
 from timewright.stores.queries.budgets import BUDGET, PROVIDER, SqlBudgetQueries
 from timewright.stores.queries.leases import DEFAULT_LIMIT, SqlLeaseQueries
 from timewright.stores.rows import (
-    MICROSECOND,
-    Row,
     json_text,
-    micros_or_none,
     ready_bucket,
-    storable_text,
-    to_instant,
+    struct_reader,
+    struct_row,
 )
 
 FIRST_AUDIT_HASH = "0" * 64
@@ -62,13 +59,11 @@ class SqlObjectQueries(SqlBudgetQueries, SqlLeaseQueries):
                     raise stale_revision(f"{kind} {name}", expected[name], last.get(name, 0))
         new = [row for row in rows if expected.get(row.name) == 0]
         # A missing row cannot be locked; of several concurrent creators the insert lets one through.
-        made = {tuple(row) for row in self._execute_many("create_objects", [_object_row(row) for row in new])}
+        made = {tuple(row) for row in self._execute_many("create_objects", [struct_row(row) for row in new])}
         for row in new:
             if (row.kind, row.namespace, row.name) not in made:
                 raise stale_revision(f"{row.kind} {row.name}", 0, 1)
-        self._execute_many(
-            "insert_objects", [_object_row(row) for row in rows if expected.get(row.name) != 0]
-        )
+        self._execute_many("insert_objects", [struct_row(row) for row in rows if expected.get(row.name) != 0])
         for row in rows:
             if row.kind == LIMIT:
                 # A limit that cannot be read keeps the one before in force.
@@ -93,14 +88,14 @@ class SqlObjectQueries(SqlBudgetQueries, SqlLeaseQueries):
         if newest is not None:
             page = {"before": before or LAST_KEY, "limit": page_limit(newest)}
             rows = self._query("newest_objects", {"kind": kind, "namespace": namespace or "", **page})
-            return [_decode_object(row) for row in rows]
+            return [_read_object(row) for row in rows]
         parameters = {
             "kind": kind,
             "namespace": namespace or "",
             "all_names": int(names is None),
             "names": wanted,
         }
-        return [_decode_object(row) for row in self._query("get_objects", parameters)]
+        return [_read_object(row) for row in self._query("get_objects", parameters)]
 
     def delete_object(self, kind: str, *, namespace: str, name: str) -> bool:
         """Delete an object; returns whether it existed."""
@@ -125,7 +120,7 @@ class SqlObjectQueries(SqlBudgetQueries, SqlLeaseQueries):
         for each other there, and `seal_audit` adds the entries later.
         """
         if entries:
-            self._execute_many("insert_audit", [_audit_row(entry) for entry in entries])
+            self._execute_many("insert_audit", [struct_row(entry) for entry in entries])
             if not self._executor.is_remote:
                 self._extend_audit_chain(limit=MAX_LATE_ENTRIES)
 
@@ -165,20 +160,7 @@ class SqlObjectQueries(SqlBudgetQueries, SqlLeaseQueries):
         }
         rows = self._query("list_audit", parameters)
         page = rows[: page_limit(which.limit)]
-        entries = tuple(
-            AuditEntry(
-                at=from_micros(r[1]),
-                namespace=r[2],
-                actor=r[3],
-                origin=r[4],
-                action=r[5],
-                subject=r[6],
-                before=r[7],
-                after=r[8],
-                reason=r[9],
-            )
-            for r in page
-        )
+        entries = tuple(_read_entry(row[1:]) for row in page)
         return Page(entries, str(page[-1][0]) if len(rows) > len(page) else "")
 
     def check_audit(self) -> AuditCheck:
@@ -212,16 +194,14 @@ class SqlObjectQueries(SqlBudgetQueries, SqlLeaseQueries):
         rows = []
         for one in adjustments:
             numbers[one.schedule_id] = numbers.get(one.schedule_id, 0) + 1
-            rows.append(_adjustment_row(one, seq=numbers[one.schedule_id]))
+            schedule_id, *values = struct_row(one)
+            rows.append((schedule_id, numbers[one.schedule_id], *values))
         self._execute_many("insert_adjustments", rows)
 
     def add_pause(self, pause: Pause) -> None:
         """Insert a pause; it holds from this commit on."""
-        values = (pause.id, pause.scope, pause.namespace, pause.name, pause.due, pause.actor, pause.origin)
-        until = to_micros(pause.until) if pause.until is not None else None
-        row = (*values, storable_text(pause.reason), to_micros(pause.at), until)
         self._query("end_elapsed_pauses", {"now": to_micros(pause.at)})
-        self._execute_many("insert_pauses", [row])
+        self._execute_many("insert_pauses", [struct_row(pause)[:-1]])
 
     def end_pause(self, pause_id: str, *, by: str, now: datetime) -> bool:
         """End a pause, and make due what waited for its end; returns whether it was open."""
@@ -302,59 +282,9 @@ class SqlObjectQueries(SqlBudgetQueries, SqlLeaseQueries):
         return str(rows[0][0]) if rows else ""
 
 
-def _adjustment_row(one: Adjustment, *, seq: int) -> tuple[Any, ...]:
-    return (
-        one.schedule_id,
-        seq,
-        one.namespace,
-        one.kind.value,
-        to_micros(one.at),
-        to_micros(one.cursor),
-        micros_or_none(one.until),
-        micros_or_none(one.planned_at),
-        micros_or_none(one.moved_to),
-        one.interval // MICROSECOND if one.interval is not None else None,
-        storable_text(one.actor),
-        storable_text(one.origin),
-        storable_text(one.reason),
-    )
-
-
-def read_adjustment(row: Row) -> Adjustment:
-    """Decode an adjustment."""
-    return Adjustment(
-        schedule_id=row[0],
-        namespace=row[2],
-        kind=AdjustmentKind(row[3]),
-        at=from_micros(row[4]),
-        cursor=from_micros(row[5]),
-        until=to_instant(row[6]),
-        planned_at=to_instant(row[7]),
-        moved_to=to_instant(row[8]),
-        interval=row[9] * MICROSECOND if row[9] is not None else None,
-        actor=row[10],
-        origin=row[11],
-        reason=row[12],
-    )
-
-
 def audit_hash(previous: str, position: int, values: Sequence[Any]) -> str:
     """The hash of an audit entry (its number first), which covers the hash before it."""
     return hashlib.sha256(json_text([previous, position, *values]).encode()).hexdigest()
-
-
-def _audit_row(entry: AuditEntry) -> tuple[Any, ...]:
-    return (
-        to_micros(entry.at),
-        storable_text(entry.namespace),
-        storable_text(entry.actor),
-        storable_text(entry.origin),
-        storable_text(entry.action),
-        storable_text(entry.subject),
-        storable_text(entry.before),
-        storable_text(entry.after),
-        storable_text(entry.reason),
-    )
 
 
 def _audit_cursor(cursor: str) -> int:
@@ -371,16 +301,5 @@ def _audit_cursor(cursor: str) -> int:
     )
 
 
-def _decode_object(row: Row) -> StoredObject:
-    return StoredObject(
-        kind=row[0],
-        namespace=row[1],
-        name=row[2],
-        revision=row[3],
-        body=row[4].encode(),
-        at=from_micros(row[5]),
-    )
-
-
-def _object_row(row: StoredObject) -> tuple[Any, ...]:
-    return (row.kind, row.namespace, row.name, row.revision, row.body.decode(), to_micros(row.at))
+_read_object = struct_reader(StoredObject, body=str.encode)
+_read_entry = struct_reader(AuditEntry)

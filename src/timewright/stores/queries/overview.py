@@ -16,7 +16,6 @@ from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import UnreadableRow
 from timewright.ports import Page, ScheduleFilter, ScheduleRecord, Unreadable
 from timewright.ports.overview import (
-    MinuteCounts,
     RecentRun,
     RunCountChange,
 )
@@ -24,7 +23,7 @@ from timewright.ports.schedules import ScheduleListRow, ScheduleSnapshot
 from timewright.stores.queries.base import LAST_KEY, SqlQueries, escape_like, page_limit
 from timewright.stores.queries.runs import since_parameters
 from timewright.stores.queries.schedules import NOTHING_IN_FLIGHT, SqlScheduleQueries
-from timewright.stores.rows import MICROSECOND, Row, to_instant
+from timewright.stores.rows import Row, struct_reader, struct_row
 from timewright.stores.schedule_rows import read_progress, read_schedule
 
 # Longer pages are not cached, because few clients ask for them.
@@ -37,7 +36,6 @@ _read_row = msgspec.json.Decoder(list[Any]).decode
 MAX_RECOUNTS = 10_000
 MAX_TAG_ROWS = 100
 COUNTED = ("succeeded", "failed", "parked", "cancelled", "skipped", "missed")
-_DELAYS = msgspec.json.Decoder(dict[int, int])
 
 
 class SqlOverviewQueries(SqlQueries):
@@ -50,11 +48,11 @@ class SqlOverviewQueries(SqlQueries):
         ids, first = list(schedule_ids), since_parameters(since)["from"]
         found: dict[str, list[RecentRun]] = {}
         for row in self._query("recent_runs", {"ids": ids, "limit_each": limit_each, "from": first}):
-            found.setdefault(row[0], []).append(_recent_run(row))
+            found.setdefault(row[1], []).append(_recent_run(row))
         manual: dict[str, list[RecentRun]] = {}
         wanted = [(schedule_id, first, limit_each) for schedule_id in ids]
         for row in self._execute_many("recent_manual_runs", wanted) if wanted else ():
-            manual.setdefault(row[0], []).append(_recent_run(row))
+            manual.setdefault(row[1], []).append(_recent_run(row))
         for schedule_id, runs in manual.items():
             both = merge(found.get(schedule_id, ()), runs, key=lambda one: one.run, reverse=True)
             found[schedule_id] = list(islice(both, limit_each))
@@ -89,37 +87,16 @@ class SqlOverviewQueries(SqlQueries):
         for since, end in (*change.minutes, (EPOCH, change.keep_since)):
             self._query("delete_run_counts", {"since": to_micros(since), "until": to_micros(end)})
         if change.counts:
-            self._execute_many("insert_run_counts", [_count_row(one) for one in change.counts])
+            self._execute_many(
+                "insert_run_counts",
+                [(*struct_row(one)[:-1], msgspec.json.encode(one.delays).decode()) for one in change.counts],
+            )
         if change.recount_ids:
             self._execute_many("delete_recounts", [(one,) for one in change.recount_ids])
         return True
 
 
-def _count_row(one: MinuteCounts) -> Row:
-    return (
-        one.namespace,
-        to_micros(one.planned_minute),
-        to_micros(one.finished_minute),
-        *(getattr(one, name) for name in COUNTED),
-        one.started,
-        one.delay_max // MICROSECOND,
-        msgspec.json.encode(one.delays).decode(),
-    )
-
-
-def _recent_run(row: Row) -> RecentRun:
-    planned_at = to_instant(row[2])
-    assert planned_at is not None
-    return RecentRun(
-        schedule_id=row[0],
-        run=row[1],
-        planned_at=planned_at,
-        started_at=to_instant(row[3]),
-        finished_at=to_instant(row[4]),
-        state=row[5],
-        reason=row[6],
-        dropped=int(row[7]),
-    )
+_recent_run = struct_reader(RecentRun)
 
 
 class SqlScheduleViews(SqlScheduleQueries):

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import astuple
 
 from timewright.core.budgets.budgets import Charge
 from timewright.core.moments import from_micros, to_micros
@@ -16,8 +15,7 @@ from timewright.ports.attempt_output import AttemptOutput, OutputExcerpt, RunPro
 from timewright.ports.runs import RowOfRun, RunRow
 from timewright.ports.workflow import DependencyWait, FollowUp, StepRow
 from timewright.stores.queries.base import SqlQueries
-from timewright.stores.queries.budgets import read_charge
-from timewright.stores.rows import Row, read_attempt, storable_text
+from timewright.stores.rows import Row, read_attempt, storable_text, struct_reader, struct_row
 
 
 class SqlRunRowQueries(SqlQueries):
@@ -51,11 +49,6 @@ class SqlRunRowQueries(SqlQueries):
             self._query("delete_steps" if kind is StepRow else "delete_dependency_waits", {"ids": wanted})
 
 
-def _decode_artifact(row: Row) -> Artifact:
-    run_id, fence, name, size, digest, media_type = row
-    return Artifact(run=run_id, fence=fence, name=name, size=size, digest=digest, type=media_type)
-
-
 def _write_output(output: AttemptOutput) -> tuple[str, Row]:
     excerpt = output.excerpt
     return "put_attempt_output", (
@@ -76,10 +69,10 @@ def _write_progress(one: RunProgress) -> tuple[str, Row]:
 
 
 def _write_follow_up(row: FollowUp) -> tuple[str, Row]:
-    if row.state != "open":
-        return "close_follow_ups", (row.downstream, row.upstream_run, row.state, row.run_id)
-    values = (row.downstream, row.upstream_run, row.upstream, row.on.value, to_micros(row.due_at))
-    return "insert_follow_ups", values
+    values = struct_row(row)
+    if row.state == "open":
+        return "insert_follow_ups", values[:5]
+    return "close_follow_ups", (*values[:2], *values[5:])
 
 
 def _decode_progress(row: Row) -> RunProgress:
@@ -103,10 +96,10 @@ def _decode_output(row: Row) -> AttemptOutput:
 _WRITES: dict[Any, Callable[[Any], tuple[str, Row]]] = {
     AttemptOutput: _write_output,
     RunProgress: _write_progress,
-    Artifact: lambda row: ("add_artifacts", astuple(row)),
-    ExternalId: lambda row: ("put_external_ids", (row.run_id, row.fence, storable_text(row.external_id))),
+    Artifact: lambda row: ("add_artifacts", struct_row(row)),
+    ExternalId: lambda row: ("put_external_ids", struct_row(row)),
     FollowUp: _write_follow_up,
-    DependencyWait: lambda row: ("insert_dependency_waits", astuple(row)),
+    DependencyWait: lambda row: ("insert_dependency_waits", struct_row(row)),
 }
 
 # The first column is the run.
@@ -114,7 +107,7 @@ _READS: dict[Any, tuple[str, Callable[[Row], Any]]] = {
     Attempt: ("get_attempts", read_attempt),
     AttemptOutput: ("get_attempt_output", _decode_output),
     RunProgress: ("get_run_progress", _decode_progress),
-    Artifact: ("artifacts_of_runs", _decode_artifact),
-    ExternalId: ("external_ids_of_runs", lambda row: ExternalId(*row)),
-    Charge: ("get_charges", read_charge),
+    Artifact: ("artifacts_of_runs", struct_reader(Artifact)),
+    ExternalId: ("external_ids_of_runs", struct_reader(ExternalId)),
+    Charge: ("get_charges", struct_reader(Charge)),
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from datetime import datetime
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -14,6 +13,7 @@ from timewright.core.budgets.budgets import BudgetUsage
 from timewright.core.moments import from_micros, to_micros
 from timewright.core.run.needs import ANSWER, needs_of_wait
 from timewright.core.run.run import Run
+from timewright.core.schedule.adjustments import Adjustment
 from timewright.core.schedule.pauses import Pause, pause_need
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.ids import first_id
@@ -79,16 +79,14 @@ from timewright.ports.workflow import (
     UpstreamLinks,
 )
 from timewright.stores.queries.base import LAST_KEY, escape_like, page_limit
-from timewright.stores.queries.objects import read_adjustment
 from timewright.stores.queries.overview import COUNTED
 from timewright.stores.queries.runs import ID_ROUNDING, SqlRunQueries, since_parameters
-from timewright.stores.queries.workflow import read_follow_up, read_link
 from timewright.stores.rows import (
     MICROSECOND,
     Row,
+    column_value,
     read_run,
     ready_bucket,
-    storable_text,
     struct_reader,
     to_instant,
 )
@@ -99,6 +97,12 @@ R = TypeVar("R")
 Reader = Callable[["SqlSelections", Any], list[Any]]
 
 _STATES = {state.value: state for state in ScheduleState}
+# A state that cannot be read counts as parked, because admission parks such a schedule.
+_head = struct_reader(ScheduleHead, state=lambda text: _STATES.get(text, ScheduleState.PARKED))
+_read_link = struct_reader(Link)
+_read_follow_up = struct_reader(FollowUp)
+_read_adjustment = struct_reader(Adjustment)
+_read_pause = struct_reader(Pause)
 
 FOREVER = 2**62
 MAX_TAG_ROWS = 100
@@ -130,7 +134,7 @@ class SqlSelections(SqlRunQueries):
         """The earliest undecided follow-ups of each schedule."""
         wanted = [(downstream, which.limit) for downstream in sorted(set(which.downstreams))]
         rows = self._execute_many("get_open_follow_ups", wanted) if wanted else []
-        return [read_follow_up(row) for row in rows]
+        return [_read_follow_up(row) for row in rows]
 
     def read_selected(
         self, statement: str, which: Any, decode: Callable[[Row], R], **parameters: Any
@@ -140,21 +144,14 @@ class SqlSelections(SqlRunQueries):
 
 
 def _parameters(which: Any) -> dict[str, Any]:
-    """The fields of a selection: instants in microseconds, collections as lists."""
-    return {name: _parameter(getattr(which, name)) for name in which.__struct_fields__}
-
-
-def _parameter(value: Any) -> Any:
-    match value:
-        case str():
-            return storable_text(value)
-        case bool():
-            return int(value)
-        case datetime():
-            return to_micros(value)
-        case Collection():
-            return list(value)
-    return value
+    """The fields of a selection as parameters; collections are lists."""
+    values = {name: getattr(which, name) for name in which.__struct_fields__}
+    return {
+        name: list(value)
+        if isinstance(value, Collection) and not isinstance(value, str)
+        else column_value(value)
+        for name, value in values.items()
+    }
 
 
 def _one(statement: str, decode: Callable[[Row], Any]) -> Reader:
@@ -165,11 +162,6 @@ def _one(statement: str, decode: Callable[[Row], Any]) -> Reader:
 def _page(statement: str, decode: Callable[[Row], Any]) -> Reader:
     """The same with a checked limit."""
     return lambda tx, which: tx.read_selected(statement, which, decode, limit=page_limit(which.limit))
-
-
-def _head(row: Row) -> ScheduleHead:
-    # A state that cannot be read counts as parked, because admission parks such a schedule.
-    return ScheduleHead(row[0], row[1], row[2], _STATES.get(row[3], ScheduleState.PARKED))
 
 
 def _at_start(tx: SqlSelections, which: SchedulesAtStart) -> list[ScheduleHead]:
@@ -229,18 +221,12 @@ def _waiting_steps(tx: SqlSelections, which: WaitingSteps) -> list[Run]:
 
 
 def _upstream_links(tx: SqlSelections, which: UpstreamLinks) -> list[Link]:
-    return tx.read_selected("lock_upstream_links" if which.lock else "upstream_links", which, read_link)
+    return tx.read_selected("lock_upstream_links" if which.lock else "upstream_links", which, _read_link)
 
 
 def _pauses(tx: SqlSelections, which: OpenPauses) -> list[Pause]:
     since = to_micros(which.since) if which.since is not None else FOREVER
-    return tx.read_selected("open_pauses", which, _pause, since=since)
-
-
-def _pause(row: Row) -> Pause:
-    names = ("id", "scope", "namespace", "name", "due", "actor", "origin", "reason")
-    fields = dict(zip(names, row, strict=False))
-    return Pause(**fields, at=from_micros(row[8]), until=to_instant(row[9]), ended_at=to_instant(row[10]))
+    return tx.read_selected("open_pauses", which, _read_pause, since=since)
 
 
 def _alert_row(row: Row) -> AlertRow:
@@ -304,18 +290,6 @@ def _minute_counts(namespace: str, planned: int, finished: int, rows: list[Row])
     )
 
 
-def _stored_counts(row: Row) -> MinuteCounts:
-    return MinuteCounts(
-        namespace=row[0],
-        planned_minute=from_micros(row[1]),
-        finished_minute=from_micros(row[2]),
-        **dict(zip(COUNTED, row[3:], strict=False)),
-        started=row[9],
-        delay_max=row[10] * MICROSECOND,
-        delays=_read_delays(row[11]),
-    )
-
-
 _READERS: Mapping[Any, Reader] = {
     LiveRuns: _one("live_runs", read_run),
     QueuedRuns: _one("queue_runs", read_run),
@@ -342,10 +316,10 @@ _READERS: Mapping[Any, Reader] = {
     RevisionsOf: _page("list_revisions", _revision),
     OpenFollowUps: SqlSelections.open_follow_ups,
     UpstreamLinks: _upstream_links,
-    DownstreamLinks: _one("downstream_links", read_link),
-    FollowUpsOfRun: _one("find_follow_ups", read_follow_up),
-    AdjustmentsOf: _page("list_adjustments", read_adjustment),
-    LastPauses: _one("last_pauses", read_adjustment),
+    DownstreamLinks: _one("downstream_links", _read_link),
+    FollowUpsOfRun: _one("find_follow_ups", _read_follow_up),
+    AdjustmentsOf: _page("list_adjustments", _read_adjustment),
+    LastPauses: _one("last_pauses", _read_adjustment),
     OpenPauses: _pauses,
     AlertRows: _one("alert_rows", _alert_row),
     UsageByPeriod: _page(
@@ -355,7 +329,7 @@ _READERS: Mapping[Any, Reader] = {
     ScheduleGroups: _one("list_groups", struct_reader(GroupCounts)),
     TextSearch: _search,
     FinishedRunCounts: _finished_counts,
-    StoredRunCounts: _one("read_run_counts", _stored_counts),
+    StoredRunCounts: _one("read_run_counts", struct_reader(MinuteCounts, delays=_read_delays)),
     FinishInstant: _one("nth_finished_run", lambda row: from_micros(row[0])),
 }
 

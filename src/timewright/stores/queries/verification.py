@@ -97,32 +97,6 @@ def _trail(text: str) -> tuple[JsonObject, ...]:
         return ()
 
 
-def _schedule(row: Row) -> ScheduleRow:
-    return ScheduleRow(
-        id=row[0],
-        namespace=row[1],
-        name=row[2],
-        revision=row[3],
-        state=row[4],
-        reason=row[5],
-        cursor=row[6],
-        next_at=row[7],
-        wake_at=row[8],
-        source=row[9],
-        trail=_trail(row[10]),
-        failures=row[11],
-        runs=row[12],
-        missed=row[13],
-        paused_at=row[14],
-        paused_until=row[15],
-        last_started_at=row[16],
-        last_finished_at=row[17],
-        hints=_decode_object(row[18]),
-        last_run=row[19],
-        replaced_after=row[20],
-    )
-
-
 def _run(row: Row) -> RunRow:
     # Interned, because a hundred thousand rows repeat the same few strings.
     extra = _decode_object(row[32])
@@ -179,26 +153,8 @@ def _workflow_of(extra: JsonObject) -> str:
     return intern(f"{payload['workflow']}@{payload.get('version', 0)}")
 
 
-def _attempt(row: Row) -> AttemptRow:
-    return AttemptRow(
-        run_id=row[0],
-        fence=row[1],
-        number=row[2],
-        lease_id=row[3],
-        holder=intern(row[4]),
-        leased_at=row[5],
-        lease_until=row[6],
-        started_at=row[7],
-        ended_at=row[8],
-        outcome=intern(row[9]),
-        charged=row[10] == 1,
-        size=row[11],
-        error=intern(row[12]),
-    )
-
-
 _TABLES: dict[Any, tuple[str, Callable[[Row], Any]]] = {
-    ScheduleRow: ("verify_schedules", _schedule),
+    ScheduleRow: ("verify_schedules", struct_reader(ScheduleRow, trail=_trail, hints=_decode_object)),
     RevisionRow: ("verify_revisions", struct_reader(RevisionRow, body=_decode_object)),
     RunRow: ("verify_runs", _run),
     LimitRow: ("verify_limits", struct_reader(LimitRow)),
@@ -207,14 +163,14 @@ _TABLES: dict[Any, tuple[str, Callable[[Row], Any]]] = {
     AuditRow: ("verify_audit", struct_reader(AuditRow)),
     AdjustmentRow: ("verify_adjustments", struct_reader(AdjustmentRow, schedule_id=intern, kind=intern)),
     BudgetAccountRow: ("verify_accounts", struct_reader(BudgetAccountRow)),
-    BudgetChargeRow: ("verify_charges", struct_reader(BudgetChargeRow, budget=intern, open=bool)),
+    BudgetChargeRow: ("verify_charges", struct_reader(BudgetChargeRow, budget=intern)),
     IncidentRow: ("verify_incidents", struct_reader(IncidentRow)),
     PauseRow: ("verify_pauses", struct_reader(PauseRow)),
     MetaRow: ("verify_meta", struct_reader(MetaRow)),
 }
 
 _OF_RUNS: dict[Any, tuple[str, Callable[[Row], Any]]] = {
-    AttemptRow: ("verify_attempts", _attempt),
+    AttemptRow: ("verify_attempts", struct_reader(AttemptRow, holder=intern, outcome=intern, error=intern)),
     ProgressRow: ("get_run_progress", struct_reader(ProgressRow)),
 }
 

@@ -7,10 +7,8 @@ from datetime import datetime
 
 from msgspec.structs import astuple
 
-from timewright.core.moments import from_micros, to_micros
-from timewright.core.schedule.upstream import EndKind
+from timewright.core.moments import to_micros
 from timewright.ports.workflow import (
-    FollowUp,
     LeaseTransfer,
     Link,
     RunEndEffects,
@@ -18,11 +16,11 @@ from timewright.ports.workflow import (
 )
 from timewright.stores.queries.base import MAX_PAGE_ROWS, SqlQueries
 from timewright.stores.rows import (
-    MICROSECOND,
     Row,
     extra_json,
     micros_or_none,
-    to_instant,
+    struct_reader,
+    struct_row,
 )
 
 
@@ -74,8 +72,7 @@ class SqlWorkflowQueries(SqlQueries):
         return {row[1]: _step(row) for row in rows}
 
 
-def _step(row: Row) -> StepRow:
-    return StepRow(**dict(zip(StepRow.__struct_fields__, row, strict=True)))
+_step = struct_reader(StepRow)
 
 
 def _combine(first: Row, second: Row) -> Row:
@@ -107,21 +104,12 @@ class SqlLinkQueries(SqlQueries):
             self._query("delete_open_follow_ups", {"downstream": downstream})
         self._query("delete_links", {"downstream": downstream})
         if links:
-            self._execute_many("insert_links", [_link_row(link) for link in links])
+            self._execute_many("insert_links", [struct_row(link) for link in links])
 
     def mark_links_met(self, links: Sequence[Link]) -> None:
         """Record the end that met each link, unless a later one is recorded."""
-        rows = [
-            (
-                link.upstream,
-                link.downstream,
-                link.kind,
-                link.on.value,
-                micros_or_none(link.met_at),
-                link.met_by,
-            )
-            for link in links
-        ]
+        values = map(struct_row, links)
+        rows = [(*row[:4], *row[5:]) for row in values]
         # PostgreSQL applies only one of several rows with the same key, in no order; send the last.
         last = {row[:4]: row for row in sorted(rows, key=lambda row: (row[:4], row[4] or 0))}
         if last:
@@ -134,34 +122,3 @@ class SqlLinkQueries(SqlQueries):
             earliest[schedule_id] = min(to_micros(at), earliest.get(schedule_id, to_micros(at)))
         if earliest:
             self._execute_many("wake_schedules", sorted(earliest.items()))
-
-
-def _link_row(link: Link) -> Row:
-    key = (link.upstream, link.downstream, link.kind, link.on.value)
-    return (*key, link.delay // MICROSECOND, micros_or_none(link.met_at), link.met_by)
-
-
-def read_link(row: Row) -> Link:
-    """Decode a link."""
-    return Link(
-        upstream=row[0],
-        downstream=row[1],
-        kind=row[2],
-        on=EndKind(row[3]),
-        delay=row[4] * MICROSECOND,
-        met_at=to_instant(row[5]),
-        met_by=row[6],
-    )
-
-
-def read_follow_up(row: Row) -> FollowUp:
-    """Decode a follow-up."""
-    return FollowUp(
-        downstream=row[0],
-        upstream_run=row[1],
-        upstream=row[2],
-        on=EndKind(row[3]),
-        due_at=from_micros(row[4]),
-        state=row[5],
-        run_id=row[6],
-    )

@@ -891,11 +891,11 @@ INSERT INTO adjustments (schedule_id, seq, namespace, kind, at, cursor_at, until
 SELECT schedule_id, max(seq) FROM adjustments WHERE schedule_id {in:ids} GROUP BY schedule_id
 
 -- name: list_adjustments
-SELECT schedule_id, seq, namespace, kind, at, cursor_at, until, planned_at, moved_to, hinted_interval, actor, origin, reason
+SELECT schedule_id, namespace, kind, at, cursor_at, until, planned_at, moved_to, hinted_interval, actor, origin, reason
 FROM adjustments WHERE schedule_id = :schedule_id ORDER BY seq DESC LIMIT :limit
 
 -- name: last_pauses
-SELECT schedule_id, seq, namespace, kind, at, cursor_at, until, planned_at, moved_to, hinted_interval, actor, origin, reason
+SELECT schedule_id, namespace, kind, at, cursor_at, until, planned_at, moved_to, hinted_interval, actor, origin, reason
 FROM adjustments a WHERE a.schedule_id {in:schedule_ids} AND a.kind = 'pause'
   AND a.seq = (SELECT max(b.seq) FROM adjustments b WHERE b.schedule_id = a.schedule_id AND b.kind = 'pause')
 
@@ -1081,7 +1081,7 @@ LIMIT :limit
 
 -- name: verify_attempts
 SELECT run_id, fence, number, lease_id, holder, leased_at, lease_until, started_at, ended_at, outcome, charged,
-    length(result) + length(error), CASE WHEN outcome = 'lost' THEN error ELSE '' END
+    CASE WHEN outcome = 'lost' THEN error ELSE '' END, length(result) + length(error)
 FROM attempts WHERE run_id {in:ids} ORDER BY run_id, fence
 
 -- name: verify_limits
@@ -1394,19 +1394,19 @@ WITH RECURSIVE walk (schedule_id, id, step) AS (
     SELECT walk.schedule_id, r.previous, walk.step + 1 FROM walk JOIN runs r ON r.id = walk.id
     WHERE r.previous <> '' AND walk.step < :limit_each AND r.id >= :from
 )
-SELECT walk.schedule_id, runs.id, runs.planned_at, {first_start}, runs.finished_at, runs.state, runs.reason, runs.dropped
+SELECT runs.id, walk.schedule_id, runs.planned_at, {first_start}, runs.finished_at, runs.state, runs.reason, runs.dropped
 FROM walk JOIN runs ON runs.id = walk.id ORDER BY walk.schedule_id, walk.step
 
 -- name: recent_manual_runs(schedule_id text, first text, row_limit bigint) [sqlite]
-SELECT schedule_id, id, planned_at, {first_start}, finished_at, state, reason, dropped FROM runs
+SELECT id, schedule_id, planned_at, {first_start}, finished_at, state, reason, dropped FROM runs
 WHERE schedule_id = v.schedule_id AND schedule_id <> '' AND dedupe_scope = id AND id >= v.first
 ORDER BY id DESC LIMIT v.row_limit
 
 -- name: recent_manual_runs(schedule_id text, first text, row_limit bigint) [postgres]
-SELECT newest.schedule_id, newest.id, newest.planned_at, newest.first_start, newest.finished_at, newest.state,
+SELECT newest.id, newest.schedule_id, newest.planned_at, newest.first_start, newest.finished_at, newest.state,
     newest.reason, newest.dropped
 {from} CROSS JOIN LATERAL (
-    SELECT schedule_id, id, planned_at, {first_start} AS first_start, finished_at, state, reason, dropped FROM runs
+    SELECT id, schedule_id, planned_at, {first_start} AS first_start, finished_at, state, reason, dropped FROM runs
     WHERE schedule_id = v.schedule_id AND schedule_id <> '' AND dedupe_scope = id AND id >= v.first
     ORDER BY id DESC LIMIT v.row_limit) newest
 
