@@ -66,19 +66,15 @@ class SqlVerificationQueries(SqlQueries):
             }
             rows = self._query("verify_unfinished_runs", parameters)
             return cast("list[T]", [_run(row) for row in rows])
-        position = _POSITIONS[kind](after)
         parameters = {
-            **position,
+            **{name: getattr(after, field, first) for name, (field, first) in _POSITIONS[kind].items()},
             "namespace": namespace or "",
             "since": to_micros(since) if since is not None else 0,
             "first": first_id("run", at=since) if since is not None else "",
             "limit": page_limit(limit),
         }
         statement, read = _TABLES[kind]
-        wanted = {
-            name: parameters[name] for name in (*position, *_PARAMETERS.get(kind, ("namespace",)), "limit")
-        }
-        return [read(row) for row in self._query(statement, wanted)]
+        return [read(row) for row in self._query(statement, parameters)]
 
 
 def _decode_object(text: str) -> JsonObject:
@@ -174,46 +170,19 @@ _OF_RUNS: dict[Any, tuple[str, Callable[[Row], Any]]] = {
     ProgressRow: ("get_run_progress", struct_reader(ProgressRow)),
 }
 
-_PARAMETERS: dict[Any, tuple[str, ...]] = {
-    RunRow: ("namespace", "first"),
-    AuditRow: ("namespace", "since"),
-    LimitRow: (),
-    MetaRow: (),
-    LimitHoldRow: (),
-    BudgetAccountRow: (),
-    BudgetChargeRow: (),
-}
-
-# The parameters that begin a page, from the last row of the page before.
-_POSITIONS: dict[Any, Callable[[Any], dict[str, Any]]] = {
-    ScheduleRow: lambda row: {"after": row.id if row else ""},
-    RevisionRow: lambda row: {
-        "after": row.schedule_id if row else "",
-        "after_revision": row.revision if row else 0,
-    },
-    RunRow: lambda row: {"before": row.id if row else LAST_KEY},
-    LimitRow: lambda row: {"after": row.limit_key if row else ""},
-    LimitHoldRow: lambda row: {"after": row.limit_key if row else "", "after_run": row.run_id if row else ""},
-    ObjectRow: lambda row: {
-        "after_kind": row.kind if row else "",
-        "after_namespace": row.namespace if row else "",
-        "after_name": row.name if row else "",
-    },
-    MetaRow: lambda row: {"after": row.name if row else ""},
-    IncidentRow: lambda row: {"after": row.id if row else ""},
-    PauseRow: lambda row: {"after": row.id if row else ""},
-    AdjustmentRow: lambda row: {
-        "after": row.schedule_id if row else "",
-        "after_seq": row.seq if row else 0,
-    },
-    AuditRow: lambda row: {"before": row.seq if row else 2**62},
-    BudgetAccountRow: lambda row: {
-        "after": row.budget if row else "",
-        "after_period": row.period if row else 0,
-    },
-    BudgetChargeRow: lambda row: {
-        "after": row.run_id if row else "",
-        "after_fence": row.fence if row else 0,
-        "after_budget": row.budget if row else "",
-    },
+# The parameters that begin a page: the field of the last row of the page before, and the value for the first.
+_POSITIONS: dict[Any, dict[str, tuple[str, str | int]]] = {
+    ScheduleRow: {"after": ("id", "")},
+    RevisionRow: {"after": ("schedule_id", ""), "after_revision": ("revision", 0)},
+    RunRow: {"before": ("id", LAST_KEY)},
+    LimitRow: {"after": ("limit_key", "")},
+    LimitHoldRow: {"after": ("limit_key", ""), "after_run": ("run_id", "")},
+    ObjectRow: {"after_kind": ("kind", ""), "after_namespace": ("namespace", ""), "after_name": ("name", "")},
+    MetaRow: {"after": ("name", "")},
+    IncidentRow: {"after": ("id", "")},
+    PauseRow: {"after": ("id", "")},
+    AdjustmentRow: {"after": ("schedule_id", ""), "after_seq": ("seq", 0)},
+    AuditRow: {"before": ("seq", 2**62)},
+    BudgetAccountRow: {"after": ("budget", ""), "after_period": ("period", 0)},
+    BudgetChargeRow: {"after": ("run_id", ""), "after_fence": ("fence", 0), "after_budget": ("budget", "")},
 }
