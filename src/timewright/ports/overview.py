@@ -167,6 +167,12 @@ class DeferredRuns(Struct, frozen=True, kw_only=True):
     prefix: str
 
 
+class LimitHolds(Struct, frozen=True):
+    """Counts the `leases` that hold a limit with a key, whatever its value."""
+
+    limit_key: str
+
+
 class OverviewQueries(Protocol):
     """Read-only queries over many rows: pending work, counts, lists for the overview, and verification."""
 
@@ -188,8 +194,10 @@ class OverviewQueries(Protocol):
         """
         ...
 
-    def count(self, which: RunsByState | QuotaUse | ManualRuns | DeferredRuns) -> dict[str, int]:
-        """Count rows in one query."""
+    def count(
+        self, which: RunsByState | QuotaUse | ManualRuns | DeferredRuns | LimitHolds | ScheduleFilter
+    ) -> dict[str, int]:
+        """Count rows in one query; of a filter, the `schedules` of a namespace on all its pages."""
         ...
 
     def recent_runs(
@@ -198,13 +206,6 @@ class OverviewQueries(Protocol):
         """Return the newest runs of schedules, oldest first, at most `limit_each` per schedule.
 
         With `since`, occurrences are read until one that was created before; that one is among the rows.
-        """
-        ...
-
-    def ordered_schedule_ids(self, which: ScheduleFilter) -> tuple[list[str], int]:
-        """Return ids of schedules of a namespace in an order, and how many there are. Scans the schedules.
-
-        Without a state, archived ones are left out.
         """
         ...
 

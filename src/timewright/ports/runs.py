@@ -21,11 +21,19 @@ from timewright.ports.rows import (
     Renewal,
     Renewed,
     RunChange,
+    Selection,
 )
 from timewright.ports.workflow import DependencyWait, FollowUp, LeaseTransfer, StepRow
 
 RunRow = AttemptOutput | RunProgress | Artifact | ExternalId | FollowUp | DependencyWait
 RowOfRun = TypeVar("RowOfRun", Attempt, AttemptOutput, RunProgress, Artifact, ExternalId, Charge)
+
+
+class LimitKeys(Selection[str], frozen=True):
+    """The first keys of a limit with a key, for `get_limits`."""
+
+    limit_key: str
+    limit: int
 
 
 class RunQueries(Protocol):
@@ -137,10 +145,6 @@ class RunQueries(Protocol):
         self, limits: Mapping[str, LimitUsage], groups: Sequence[LimitGroup], *, now: datetime
     ) -> None:
         """Write what locked limits with a key or a rate have used, and what their groups wait for."""
-        ...
-
-    def find_limit_keys(self, limit_key: str, *, limit: int) -> tuple[int, dict[str, LimitUsage]]:
-        """Return how many leases hold a limit with a key, and its first keys."""
         ...
 
     def get_limits(self, keys: Iterable[str], *, lock: bool = False) -> dict[str, LimitUsage]:

@@ -68,6 +68,12 @@ class DueSchedules(Selection[ScheduleHead], frozen=True, kw_only=True):
     limit: int
 
 
+class OrderedSchedules(Selection[ScheduleHead], frozen=True):
+    """A page of the schedules of a namespace in an order; scans them. Without a state, not archived ones."""
+
+    which: ScheduleFilter
+
+
 class SetAsideSchedules(Selection[ScheduleHead], frozen=True):
     """Schedules that were set aside, because no instance could run them."""
 

@@ -20,6 +20,7 @@ from timewright.core.run.run import RunState
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.ports import RunFilter, ScheduleFilter, Store
 from timewright.ports.overview import GroupCounts, RunsByState, ScheduleGroups, TextSearch
+from timewright.ports.schedules import OrderedSchedules
 from timewright.stores.statements import SQLITE, load_statements
 
 
@@ -146,8 +147,8 @@ def test_schedules_are_found_and_ordered_by_parts_of_their_names(store: Store) -
 
     def names(**which: object) -> tuple[list[str], int]:
         asked = ScheduleFilter(namespace="default", **which)  # type: ignore[arg-type]
-        found, total = store.read(lambda tx: tx.ordered_schedule_ids(asked))
-        return [ids[one] for one in found], total
+        found = store.read(lambda tx: tx.select(OrderedSchedules(asked)))
+        return [ids[one.id] for one in found], store.read(lambda tx: tx.count(asked))["schedules"]
 
     assert names(order="failing") == (["LOAD-A", "a%b", "load-b"], 3)
     assert names(order="next", limit=2) == (["load-b", "a%b"], 3)

@@ -27,7 +27,7 @@ from timewright.operations.views import (
 )
 from timewright.ports import RunFilter, ScheduleFilter, ScheduleRecord, Transaction
 from timewright.ports.overview import RecentRun, RunsByState
-from timewright.ports.schedules import NextSchedules
+from timewright.ports.schedules import NextSchedules, OrderedSchedules
 
 MAX_COUNT = 1000
 MAX_ROWS_SHOWN = 20
@@ -201,20 +201,19 @@ def show_grid(context: OperationContext, tx: Transaction, request: GetGrid) -> G
     end = context.now() if request.until is None else check_storable(request.until, field="until")
     until = EPOCH + ((end - EPOCH) // slot + 1) * slot
     since = until - period
-    ids, total = tx.ordered_schedule_ids(
-        ScheduleFilter(
-            namespace=context.namespace,
-            group=request.group,
-            name_contains=request.name_contains,
-            order="failing",
-            limit=request.limit,
-            offset=request.offset,
-        )
+    which = ScheduleFilter(
+        namespace=context.namespace,
+        group=request.group,
+        name_contains=request.name_contains,
+        order="failing",
+        limit=request.limit,
+        offset=request.offset,
     )
+    ids = [head.id for head in tx.select(OrderedSchedules(which))]
     marks = tx.recent_runs(ids, limit_each=MAX_GRID_RUNS, since=since)
     found = tx.get_schedules(ids)
     rows = [_grid_row(found[i], marks.get(i, ()), since=since, slot=slot) for i in ids if i in found]
-    return Grid(since=since, until=until, slot=slot, rows=tuple(rows), total=total)
+    return Grid(since=since, until=until, slot=slot, rows=tuple(rows), total=tx.count(which)["schedules"])
 
 
 def _grid_row(

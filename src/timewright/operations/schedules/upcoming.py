@@ -27,6 +27,7 @@ from timewright.operations.lookup import readable_schedules
 from timewright.operations.registry import OperationRequest, operations
 from timewright.ports import ScheduleFilter, ScheduleRecord, Transaction
 from timewright.ports.rows import FutureManualRunsIn
+from timewright.ports.schedules import OrderedSchedules
 
 DEFAULT_WINDOW = DAY
 MAX_WINDOW = 366 * DAY
@@ -241,11 +242,10 @@ def _schedules(
     tx: Transaction, which: UpcomingFilter, state: ScheduleState
 ) -> Iterator[tuple[ScheduleRecord, Mapping[str, Calendar]]]:
     """Yield schedules by their next instants with the calendars that they name; reads only what is used."""
-    ids, _ = tx.ordered_schedule_ids(
-        ScheduleFilter(
-            namespace=which.namespace, state=state, group=which.group, order="next", limit=MAX_SCHEDULES + 1
-        )
+    wanted = ScheduleFilter(
+        namespace=which.namespace, state=state, group=which.group, order="next", limit=MAX_SCHEDULES + 1
     )
+    ids = [head.id for head in tx.select(OrderedSchedules(wanted))]
     for first in range(0, len(ids), PAGE_SCHEDULES):
         page = ids[first : first + PAGE_SCHEDULES]
         found = readable_schedules(tx, page)

@@ -20,7 +20,7 @@ from timewright.ports.overview import (
     RunCountChange,
 )
 from timewright.ports.schedules import ScheduleListRow, ScheduleSnapshot
-from timewright.stores.queries.base import LAST_KEY, SqlQueries, escape_like, page_limit
+from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit
 from timewright.stores.queries.runs import since_parameters
 from timewright.stores.queries.schedules import NOTHING_IN_FLIGHT, SqlScheduleQueries
 from timewright.stores.rows import Row, struct_reader, struct_row
@@ -57,19 +57,6 @@ class SqlOverviewQueries(SqlQueries):
             both = merge(found.get(schedule_id, ()), runs, key=lambda one: one.run, reverse=True)
             found[schedule_id] = list(islice(both, limit_each))
         return {schedule_id: tuple(reversed(runs)) for schedule_id, runs in found.items()}
-
-    def ordered_schedule_ids(self, which: ScheduleFilter) -> tuple[list[str], int]:
-        """Return ids of schedules of a namespace in an order, and how many there are. Scans the schedules."""
-        parameters = {
-            "namespace": which.namespace or "",
-            "state": which.state.value if which.state else "",
-            "group_name": which.group or "",
-            "pattern": f"{escape_like(which.name_prefix)}%{escape_like(which.name_contains)}%".lower(),
-        }
-        ordered = {"order": which.order, "limit": which.limit, "offset": which.offset}
-        rows = self._query("ordered_schedule_ids", {**parameters, **ordered})
-        ((total,),) = self._query("count_schedules", parameters)
-        return [row[0] for row in rows], int(total)
 
     def read_counted_until(self) -> tuple[datetime | None, dict[int, datetime]]:
         """Return until when runs are counted, and the minutes to count again, by the id of the request."""

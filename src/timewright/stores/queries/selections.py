@@ -31,6 +31,7 @@ from timewright.ports.overview import (
     FinishedRunCounts,
     FinishInstant,
     GroupCounts,
+    LimitHolds,
     LiveCounts,
     ManualRuns,
     MinuteCounts,
@@ -55,13 +56,16 @@ from timewright.ports.rows import (
     RunsWithArtifacts,
     RunsWithExternalId,
     RunsWithNeeds,
+    ScheduleFilter,
     Selection,
     StepRuns,
     WaitingSteps,
 )
+from timewright.ports.runs import LimitKeys
 from timewright.ports.schedules import (
     DueSchedules,
     NextSchedules,
+    OrderedSchedules,
     RevisionsOf,
     ScheduleHead,
     SchedulesAtStart,
@@ -79,6 +83,7 @@ from timewright.ports.workflow import (
     UpstreamLinks,
 )
 from timewright.stores.queries.base import LAST_KEY, escape_like, page_limit
+from timewright.stores.queries.leases import key_range
 from timewright.stores.queries.overview import COUNTED
 from timewright.stores.queries.runs import ID_ROUNDING, SqlRunQueries, since_parameters
 from timewright.stores.rows import (
@@ -116,14 +121,27 @@ class SqlSelections(SqlRunQueries):
         """Return the rows that a selection describes; only `UpstreamLinks` can lock them."""
         return _READERS[type(which)](self, which)
 
-    def count(self, which: RunsByState | QuotaUse | ManualRuns | DeferredRuns) -> dict[str, int]:
-        """Count rows in one query."""
-        if isinstance(which, ManualRuns):
-            return dict(self.read_selected("count_manual_runs", which, lambda row: (row[0], int(row[1]))))
+    def count(
+        self, which: RunsByState | QuotaUse | ManualRuns | DeferredRuns | LimitHolds | ScheduleFilter
+    ) -> dict[str, int]:
+        """Count rows in one query; of a filter, the `schedules` of a namespace on all its pages."""
+        parameters: dict[str, Any] = {}
+        match which:
+            case ManualRuns():
+                return dict(self.read_selected("count_manual_runs", which, lambda row: (row[0], int(row[1]))))
+            case RunsByState():
+                parameters = since_parameters(which.failed_since)
+            case LimitHolds():
+                parameters = key_range(which.limit_key)
+            case ScheduleFilter():
+                parameters = _order_parameters(which)
         statement, names = _COUNTS[type(which)]
-        since = since_parameters(which.failed_since if isinstance(which, RunsByState) else None)
-        (row,) = self.read_selected(statement, which, tuple, **since)
+        (row,) = self.read_selected(statement, which, tuple, **parameters)
         return {name: int(count) for name, count in zip(names, row, strict=True)}
+
+    def ordered_schedules(self, which: OrderedSchedules) -> list[ScheduleHead]:
+        """A page of schedules in an order."""
+        return self.read_selected("ordered_schedules", which.which, _head, **_order_parameters(which.which))
 
     def next_due_schedules(self, which: DueSchedules) -> list[ScheduleHead]:
         """The schedules that will be due, from the earliest instant on at which one can wait."""
@@ -151,6 +169,16 @@ def _parameters(which: Any) -> dict[str, Any]:
         if isinstance(value, Collection) and not isinstance(value, str)
         else column_value(value)
         for name, value in values.items()
+    }
+
+
+def _order_parameters(which: ScheduleFilter) -> dict[str, str]:
+    begins, contains = escape_like(which.name_prefix), escape_like(which.name_contains)
+    return {
+        "namespace": which.namespace or "",
+        "state": which.state.value if which.state else "",
+        "group_name": which.group or "",
+        "pattern": f"{begins}%{contains}%".lower(),
     }
 
 
@@ -312,6 +340,7 @@ _READERS: Mapping[Any, Reader] = {
     SchedulesAtStart: _at_start,
     NextSchedules: _one("next_schedules", _head),
     DueSchedules: SqlSelections.next_due_schedules,
+    OrderedSchedules: SqlSelections.ordered_schedules,
     SetAsideSchedules: _set_aside,
     RevisionsOf: _page("list_revisions", _revision),
     OpenFollowUps: SqlSelections.open_follow_ups,
@@ -324,6 +353,9 @@ _READERS: Mapping[Any, Reader] = {
     AlertRows: _one("alert_rows", _alert_row),
     UsageByPeriod: _page(
         "list_accounts", lambda row: PeriodUsage(from_micros(row[0]), BudgetUsage(row[1], row[2]))
+    ),
+    LimitKeys: lambda tx, which: tx.read_selected(
+        "limit_keys", which, lambda row: row[0], **key_range(which.limit_key)
     ),
     LiveCounts: _live_counts,
     ScheduleGroups: _one("list_groups", struct_reader(GroupCounts)),
@@ -338,4 +370,6 @@ _COUNTS: Mapping[Any, tuple[str, tuple[str, ...]]] = {
     RunsByState: ("count_runs_by_state", ("leased", "ready", "failed", "parked")),
     QuotaUse: ("count_namespace", ("schedules", "runs")),
     DeferredRuns: ("count_deferred_runs", ("runs",)),
+    LimitHolds: ("count_holds_of_limit", ("leases",)),
+    ScheduleFilter: ("count_schedules", ("schedules",)),
 }

@@ -1335,8 +1335,8 @@ SELECT id, finished_minute FROM run_recounts ORDER BY id LIMIT :limit
 -- name: delete_recounts(id bigint)
 DELETE FROM run_recounts WHERE id IN ({values})
 
--- name: ordered_schedule_ids
-SELECT id FROM schedules
+-- name: ordered_schedules
+SELECT id, name, revision, state FROM schedules
 WHERE namespace = :namespace AND (state = :state OR (:state = '' AND state <> 'archived'))
     AND (:group_name = '' OR group_name = :group_name) AND lower(name) LIKE :pattern ESCAPE '\'
 ORDER BY CASE :order
