@@ -7,11 +7,12 @@
 -- {values}, {from}     the rows of the batch, as the source of an INSERT or in a FROM clause
 -- {lock}, {skip_locked}  FOR UPDATE [SKIP LOCKED] on PostgreSQL, nothing on SQLite, which has one writer
 -- {changed:runs}       returns the ids of the rows that changed; the id is the first column
--- {run}, {schedule}, {listed}  the column lists of statements.py
+-- {run}, {schedule}     the column lists of statements.py
+-- {json_line:listed}   the columns of a list as one JSON array; {join_lines} joins such lines, by name
 --
 -- A star marks the columns in which the rows of a batch usually differ. If they differ in no other column, one
--- statement runs for the whole batch: on SQLite from a JSON object (`x_changed` then finds the rows that
--- changed, if not all did), on PostgreSQL with the other columns as scalar parameters.
+-- statement runs for the whole batch: on SQLite from a JSON object (`x_changed`, which has the columns of x,
+-- then finds the rows that changed, if not all did), on PostgreSQL with the other columns as scalar parameters.
 
 -- name: insert_schedules(id text, namespace text, name text, group_name text, revision bigint, state text, reason text, cursor_at bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, failing_since bigint, replaced_after bigint, hints text, shard bigint, watched bigint)
 INSERT INTO schedules (id, namespace, name, group_name, revision, state, reason, cursor_at, next_at, wake_at,
@@ -64,7 +65,7 @@ WHERE true
 ON CONFLICT (planned_at, schedule_id, dedupe_scope) WHERE dedupe_scope <> id DO NOTHING
 {changed:runs}
 
--- name: insert_on_time_runs_changed(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, queue text, ready_bucket text, priority bigint, exclusive bigint, handoff bigint, created_at bigint, previous* text) [sqlite]
+-- name: insert_on_time_runs_changed [sqlite]
 SELECT runs.id FROM runs WHERE runs.id = v.id
 
 -- name: insert_leased_runs(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, ready_bucket text, priority bigint, exclusive bigint, created_at bigint, previous* text, lease_id* text, holder text, lease_until bigint)
@@ -78,7 +79,7 @@ WHERE true
 ON CONFLICT (planned_at, schedule_id, dedupe_scope) WHERE dedupe_scope <> id DO NOTHING
 {changed:runs}
 
--- name: insert_leased_runs_changed(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, ready_bucket text, priority bigint, exclusive bigint, created_at bigint, previous* text, lease_id* text, holder text, lease_until bigint) [sqlite]
+-- name: insert_leased_runs_changed [sqlite]
 SELECT runs.id FROM runs WHERE runs.id = v.id
 
 -- name: advance_on_time(id text, next_at bigint, last_run text)
@@ -164,38 +165,19 @@ WHERE s.namespace = :namespace AND s.name = :name
 -- name: schedules_with_ids
 SELECT id, name, revision, state FROM schedules WHERE id {in:ids}
 
--- name: list_schedules [sqlite]
+-- name: list_schedules
 -- A page as one text with one JSON array a line: an unchanged page is recognised by comparing one string.
-SELECT group_concat(line, char(10)) FROM (
-    SELECT json_array({listed}) AS line FROM schedules s
-    WHERE s.namespace = :namespace AND s.name >= :first AND s.name <= :last AND s.name <> :after
-        AND (:state = '' OR s.state = :state) AND (:group_name = '' OR s.group_name = :group_name)
-        AND (:prefix = '' OR substr(s.name, 1, length(:prefix)) = :prefix)
-    ORDER BY s.name
-    LIMIT :limit)
-
--- name: list_schedules [postgres]
-SELECT string_agg(line, chr(10) ORDER BY name) FROM (
-    SELECT json_build_array({listed})::text AS line, s.name FROM schedules s
+SELECT {join_lines} FROM (
+    SELECT {json_line:listed} AS line, s.name FROM schedules s
     WHERE s.namespace = :namespace AND s.name >= :first AND s.name <= :last AND s.name <> :after
         AND (:state = '' OR s.state = :state) AND (:group_name = '' OR s.group_name = :group_name)
         AND (:prefix = '' OR substr(s.name, 1, length(:prefix)) = :prefix)
     ORDER BY s.name
     LIMIT :limit) page
 
--- name: list_inactive_schedules [sqlite]
-SELECT group_concat(line, char(10)) FROM (
-    SELECT json_array({listed}) AS line FROM schedules s
-    WHERE s.state <> 'active' AND s.state = :state AND s.namespace = :namespace AND s.name >= :first
-    AND s.name <= :last AND s.name <> :after
-        AND (:group_name = '' OR s.group_name = :group_name)
-        AND (:prefix = '' OR substr(s.name, 1, length(:prefix)) = :prefix)
-    ORDER BY s.name
-    LIMIT :limit)
-
--- name: list_inactive_schedules [postgres]
-SELECT string_agg(line, chr(10) ORDER BY name) FROM (
-    SELECT json_build_array({listed})::text AS line, s.name FROM schedules s
+-- name: list_inactive_schedules
+SELECT {join_lines} FROM (
+    SELECT {json_line:listed} AS line, s.name FROM schedules s
     WHERE s.state <> 'active' AND s.state = :state AND s.namespace = :namespace AND s.name >= :first
     AND s.name <= :last AND s.name <> :after
         AND (:group_name = '' OR s.group_name = :group_name)
@@ -230,7 +212,7 @@ INSERT INTO runs (id, namespace, schedule_id, dedupe_scope, planned_at, fire_at,
 ON CONFLICT (planned_at, schedule_id, dedupe_scope) WHERE dedupe_scope <> id DO NOTHING
 {changed:runs}
 
--- name: insert_runs_changed(id* text, namespace text, schedule_id* text, dedupe_scope* text, planned_at* bigint, fire_at* bigint, state text, deferred bigint, reason text, source text, revision* bigint, queue text, ready_bucket text, priority bigint, exclusive bigint, handoff bigint, fence bigint, last_of bigint, dropped bigint, created_at bigint, finished_at bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint, parent text, previous* text, extra text) [sqlite]
+-- name: insert_runs_changed [sqlite]
 -- The ids were made for these rows, so a row that exists was inserted by this batch.
 SELECT runs.id FROM runs WHERE runs.id = v.id
 
@@ -709,7 +691,7 @@ WHERE runs.id = v.id AND runs.state || '' = 'ready' AND runs.fence = v.fence
         AND (substr(runs.queue, 1, 8) <> 'channel.' OR p.origin IN ('restore', 'move')))
 {changed:runs}
 
--- name: lease_runs_changed(id* text, fence bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint) [sqlite]
+-- name: lease_runs_changed [sqlite]
 SELECT runs.id FROM runs WHERE runs.id = v.id AND runs.lease_id = v.lease_id AND runs.fence = v.fence + 1
 
 -- name: renew_leases(id text, fence bigint, lease_until bigint, despite_cancel bigint)
@@ -764,7 +746,7 @@ UPDATE runs SET state = v.state, deferred = v.deferred, fire_at = coalesce(v.fir
 WHERE runs.id = v.id AND runs.state || '' = 'leased' AND runs.fence = v.fence
 {changed:runs}
 
--- name: settle_runs_changed(id* text, fence bigint, state text, deferred bigint, fire_at bigint, reason text, attempts bigint, refunds bigint, losses bigint, deferred_since bigint, started_at* bigint, finished_at bigint, outcome_label text, error text) [sqlite]
+-- name: settle_runs_changed [sqlite]
 -- Runs before the attempts of this batch are inserted: a run that was settled earlier under this fence has one.
 SELECT runs.id FROM runs
 WHERE runs.id = v.id AND runs.fence = v.fence AND runs.state = v.state AND runs.finished_at IS v.finished_at
