@@ -210,7 +210,7 @@ class Soak:
         print(f"  last reports of the engines: {self.steady.report}\n  and {self.shaky.report}")
 
     def _under_way(self, state: RunState) -> bool:
-        rows = self.store.read(lambda tx: tx.find_runs(RunFilter(state=state, limit=100))).rows
+        rows = self.store.read(lambda tx: tx.find(RunFilter(state=state, limit=100))).rows
         # A run released by an external holder that never came back stays ready; that is expected.
         return any(not (run.handoff and run.state is RunState.READY) for run in rows)
 
@@ -221,7 +221,7 @@ class Soak:
             self.found.append(f"{name}: ended without a final report")
             return
         self.found += find_leaks(name, words["before"], words["after"])
-        held = self.store.read(lambda tx: tx.select_runs(LeasedRuns(holder=words["instance"])))
+        held = self.store.read(lambda tx: tx.select(LeasedRuns(holder=words["instance"])))
         self.found += [f"{name}: still holds run {run.id} after its stop" for run in held]
 
     def _check_memory(self, seconds: float) -> float | None:

@@ -32,6 +32,7 @@ from benchmarks.parts.measure import (
 )
 from timewright.core.target import Call, Http
 from timewright.ports import Store
+from timewright.ports.overview import RunsByState
 from timewright.wiring import open_store
 
 ANSWER_S = 1.0
@@ -195,10 +196,11 @@ def _left(store: Store) -> float:
     A poll reads finished leases too, so polling often while many runs wait would slow the fleet down.
     """
     now = store.now()
-    left = store.read(lambda tx: tx.count_runs_by_state("default", failed_since=now, max_count=1))
-    if left.ready:
+    which = RunsByState(namespace="default", failed_since=now, max_count=1)
+    left = store.read(lambda tx: tx.count(which))
+    if left["ready"]:
         return LONG_POLL_S
-    return SHORT_POLL_S if left.leased else 0.0
+    return SHORT_POLL_S if left["leased"] else 0.0
 
 
 def _worker(store_url: str) -> None:

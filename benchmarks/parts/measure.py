@@ -280,7 +280,7 @@ def check_each_ran_once(store: Store, awaited: int) -> None:
     found = 0
     which = RunFilter(state=RunState.SUCCEEDED, limit=1000)
     while True:
-        page = store.read(lambda tx, which=which: tx.find_runs(which))
+        page = store.read(lambda tx, which=which: tx.find(which))
         ids = [run.id for run in page.rows]
         attempts = store.read(lambda tx, ids=ids: tx.get_run_rows(Attempt, ids))
         doubled = [i for i in ids if len(attempts.get(i, ())) != 1]

@@ -68,7 +68,7 @@ def read_snapshot(store: Store, schedule_ids: Sequence[str]) -> StoreSnapshot:
     attempts: dict[str, tuple[Attempt, ...]] = {}
     which = RunFilter(limit=1000)
     while True:
-        page = store.read(lambda tx, which=which: tx.find_runs(which))
+        page = store.read(lambda tx, which=which: tx.find(which))
         ids = [run.id for run in page.rows]
         runs |= {run.id: run for run in page.rows}
         attempts |= store.read(lambda tx, ids=ids: tx.get_run_rows(Attempt, ids))
@@ -162,7 +162,7 @@ def _history(store: Store, kept: TrackedSchedule, rows: Sequence[Run]) -> list[s
     walked: set[str] = set()
     which = RunFilter(schedule_id=kept.id, limit=1000)
     while True:
-        page = store.read(lambda tx, which=which: tx.find_runs(which))
+        page = store.read(lambda tx, which=which: tx.find(which))
         walked |= {run.id for run in page.rows}
         if not page.cursor:
             break
@@ -296,7 +296,7 @@ class LimitMonitor:
         """
         leased, limits, now = self._world.store.read(
             lambda tx: (
-                tx.select_runs(LeasedRuns()),
+                tx.select(LeasedRuns()),
                 tx.get_limits(self._world.limit_history),
                 self._world.store.now(),
             )

@@ -273,14 +273,14 @@ class SoakWorkload:
 
     def _cancel(self) -> None:
         state = self.random.choice([RunState.LEASED, RunState.READY, RunState.HELD])
-        page = self.store.read(lambda tx: tx.find_runs(RunFilter(state=state, limit=20)))
+        page = self.store.read(lambda tx: tx.find(RunFilter(state=state, limit=20)))
         if page.rows:
             run = self.random.choice(page.rows)
             cancel(self.store, run.id, actor="soak", reason="soak", now=self.store.now())
 
     def _restart(self) -> None:
         state, again = self.random.choice([(RunState.PARKED, reset), (RunState.FAILED, reopen)])
-        page = self.store.read(lambda tx: tx.find_runs(RunFilter(state=state, limit=20)))
+        page = self.store.read(lambda tx: tx.find(RunFilter(state=state, limit=20)))
         if page.rows:
             run = self.random.choice(page.rows)
             self.restarted.add(run.id)
@@ -341,7 +341,7 @@ class SoakWorkload:
         for name in LIMITS:
             self._retry(lambda name=name: self._set_limit(name, RAISED_LIMIT))
         for state in (RunState.READY, RunState.PARKED):
-            for run in self.store.read(lambda tx, s=state: tx.find_runs(RunFilter(state=s, limit=1000))).rows:
+            for run in self.store.read(lambda tx, s=state: tx.find(RunFilter(state=s, limit=1000))).rows:
                 if run.handoff:
                     self._retry(
                         lambda run=run: cancel(

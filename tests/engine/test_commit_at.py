@@ -84,7 +84,7 @@ def shared(request: pytest.FixtureRequest) -> Iterator[tuple[LeadBench, Store]]:
 
 
 def runs_in(store: Store) -> list[Run]:
-    return list(store.read(lambda tx: tx.find_runs(RunFilter(limit=100))).rows)
+    return list(store.read(lambda tx: tx.find(RunFilter(limit=100))).rows)
 
 
 def test_the_sleep_ends_before_the_instant_by_the_lead_time(bench: LeadBench) -> None:

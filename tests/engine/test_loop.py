@@ -365,10 +365,10 @@ def test_a_run_that_is_settled_while_unknown_leases_are_read_is_not_started_agai
     read = faulty.loop.tick.store.read
 
     def read_then_settle(work: Callable[[Any], Any]) -> Any:
-        leased = read(lambda tx: tx.select_runs(LeasedRuns(holder=faulty.loop.tick.holder)))
+        leased = read(lambda tx: tx.select(LeasedRuns(holder=faulty.loop.tick.holder)))
         faulty.target.under_way[0].end(Succeeded())
         faulty.loop.settle_thread.settle_results()
-        return read(lambda tx: work(Mock(wraps=tx, select_runs=lambda _: leased)))
+        return read(lambda tx: work(Mock(wraps=tx, select=lambda _: leased)))
 
     monkeypatch.setattr(faulty.loop.tick.store, "read", read_then_settle)
     assert faulty.loop.tick.adopt_unknown_leases(now=faulty.now) == []

@@ -11,10 +11,11 @@ from timewright.core.recurrence.triggers import every
 from timewright.core.run.run import RunState
 from timewright.core.schedule.schedule import Schedule
 from timewright.core.target import Call, Http
+from timewright.engine import sleep_plan
 from timewright.errors import MissingExtra
 from timewright.ledger.replan import Actor, pause
-from timewright.ports import Target
-from timewright.stores.queries.schedules import SqlScheduleQueries
+from timewright.ports import Target, Transaction
+from timewright.ports.schedules import DueSchedules
 from timewright.testing.bench import Bench
 
 BY = Actor(name="tester")
@@ -24,13 +25,13 @@ BY = Actor(name="tester")
 def foreseen(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
     """The instants for which schedules were preloaded."""
     looked: list[datetime] = []
-    preload_due_schedules = SqlScheduleQueries.preload_due_schedules
+    preload = sleep_plan.preload
 
-    def note(self: Any, *, until: datetime, limit: int) -> list[Schedule]:
-        looked.append(until)
-        return preload_due_schedules(self, until=until, limit=limit)
+    def note(tx: Transaction, which: DueSchedules) -> list[Schedule]:
+        looked.append(which.until)
+        return preload(tx, which)
 
-    monkeypatch.setattr(SqlScheduleQueries, "preload_due_schedules", note)
+    monkeypatch.setattr(sleep_plan, "preload", note)
     return looked
 
 

@@ -217,7 +217,7 @@ def test_real_seconds_on_a_file_equal_the_simulated_ones_run_by_run(tmp_path: Pa
     while store.now() < until + timedelta(seconds=0.5):
         sleep(0.05)
     app.stop()
-    found = store.read(lambda tx: tx.find_runs(RunFilter(limit=1000))).rows
+    found = store.read(lambda tx: tx.find(RunFilter(limit=1000))).rows
     store.close()
     real = {(names[run.schedule_id], run.planned_at) for run in found if run.planned_at < until}
     assert {(one.schedule, one.planned_at) for one in simulated.rows} == real

@@ -156,7 +156,7 @@ class StoreMachine(RuleBasedStateMachine):
         def look(tx: Transaction) -> tuple[Any, ...]:
             return (
                 tx.get_runs(self.known),
-                {run.id for run in tx.select_runs(LeasedRuns())},
+                {run.id for run in tx.select(LeasedRuns())},
                 tx.get_limits([LIMIT_KEY])[LIMIT_KEY].held,
                 {run_id: len(rows) for run_id, rows in tx.get_run_rows(Attempt, self.known).items() if rows},
             )

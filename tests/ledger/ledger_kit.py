@@ -23,6 +23,7 @@ from timewright.ledger.replan import Actor, ChangeResult, create
 from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import SettleResult, reclaim, release_held_runs, settle_results
 from timewright.ports import AuditEntry, RunFilter, ScheduleRecord, Store, Transaction
+from timewright.ports.rows import AuditFilter
 from timewright.testing.clock import ManualClock
 
 T = TypeVar("T")
@@ -148,7 +149,7 @@ class LedgerHarness:
         """Every row of a schedule, in the order of their planned instants."""
         rows: list[Run] = []
         which = RunFilter(schedule_id=schedule.id, limit=1000)
-        page = self.store.read(lambda tx: tx.find_runs(which))
+        page = self.store.read(lambda tx: tx.find(which))
         rows += page.rows
         assert not page.cursor, "more rows than a test should make"
         return sorted(rows, key=lambda run: (run.planned_at, run.id))
@@ -161,7 +162,7 @@ class LedgerHarness:
         """The audit log, oldest entry first; checks its hash chain."""
         self.store.write(lambda tx: tx.seal_audit())
         assert self.store.read(lambda tx: tx.check_audit()).first_broken is None
-        page = self.store.read(lambda tx: tx.find_audit(limit=1000))
+        page = self.store.read(lambda tx: tx.find(AuditFilter(limit=1000)))
         return list(reversed(page.rows))
 
 

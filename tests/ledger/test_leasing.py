@@ -161,7 +161,7 @@ def test_racing_instances_never_exceed_a_limit(
         answers = all_at_once([partial(one.lease, 4, handoff=True) for one in workers])
         leased = [run for answer in answers for run in answer]
         assert len({run.id for run in leased}) == len(leased)
-        live = bench.store.read(lambda tx: tx.select_runs(LeasedRuns()))
+        live = bench.store.read(lambda tx: tx.select(LeasedRuns()))
         assert len(live) == len(leased) == 5, round_
         bench.settle(*leased)
 
@@ -266,7 +266,7 @@ def test_a_plan_writes_nothing_and_names_waiting_runs_with_reasons(bench: Ledger
     bench.enqueue("first", "second")
     bench.enqueue("later", not_before=at(30))
     (lost,) = bench.lease(handoff=True)
-    before = bench.store.read(lambda tx: tx.select_runs(QueuedRuns("default", "mail", limit=10)))
+    before = bench.store.read(lambda tx: tx.select(QueuedRuns("default", "mail", limit=10)))
     plan, policy = plan_queue(bench.store, namespace="default", queue="mail", now=bench.now)
     assert policy == QueuePolicy()
     assert plan.leases == ()
@@ -279,7 +279,7 @@ def test_a_plan_writes_nothing_and_names_waiting_runs_with_reasons(bench: Ledger
     plan, _ = plan_queue(bench.store, namespace="default", queue="mail", now=bench.now)
     assert [run.payload for run in plan.leases] == ["second"], "a lease that is over frees its place"
     assert [w.reason for w in plan.waiting if w.run_id == lost.id] == [WaitReason.LEASED]
-    assert bench.store.read(lambda tx: tx.select_runs(QueuedRuns("default", "mail", limit=10))) == before
+    assert bench.store.read(lambda tx: tx.select(QueuedRuns("default", "mail", limit=10))) == before
 
 
 def test_a_renewed_lease_lasts_and_a_lost_one_is_said_to_be_lost(bench: LedgerHarness) -> None:

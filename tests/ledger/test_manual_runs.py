@@ -70,7 +70,7 @@ def test_a_forced_run_ignores_overlap_and_blocks_no_other_run(bench: LedgerHarne
     bench.run_now(job, force=True)
     (forced,) = bench.lease()
     assert forced.exclusive is False
-    bench.settle(*bench.store.read(lambda tx: tx.select_runs(LeasedRuns(holder="worker")))[:1])
+    bench.settle(*bench.store.read(lambda tx: tx.select(LeasedRuns(holder="worker")))[:1])
     bench.move_to(2)
     bench.admit()
     assert bench.outcomes_of(job)[-1] == (2, "ready")

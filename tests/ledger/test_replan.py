@@ -14,13 +14,14 @@ from timewright.core.schedule.schedule import ScheduleState
 from timewright.core.target import Note
 from timewright.errors import Conflict, NotAllowed, NotFound
 from timewright.ledger.replan import archive, create, restore, revise
+from timewright.ports.schedules import SchedulesNamed
 
 
 def test_names_are_unique_in_a_namespace_and_a_batch_is_all_or_nothing(bench: LedgerHarness) -> None:
     bench.schedule("taken")
     with pytest.raises(Conflict):
         bench.create(bench.draft("fresh"), bench.draft("taken"))
-    assert bench.store.read(lambda tx: tx.find_schedule_id("default", "fresh")) is None
+    assert bench.store.read(lambda tx: tx.select(SchedulesNamed("default", ["fresh"]))) == []
     assert bench.schedule("taken", namespace="other").namespace == "other"
     assert len(bench.audit()) == 2
 

@@ -138,7 +138,7 @@ def test_entries_are_put_into_a_queue_once(unsure: tuple[LedgerHarness, LossySto
     made = enqueue(
         store, namespace="default", queue="mail", payloads=[1, 2], ids=bench.ids, by=ADA, now=bench.now
     )
-    kept = bench.store.read(lambda tx: tx.select_runs(QueuedRuns("default", "mail", limit=9)))
+    kept = bench.store.read(lambda tx: tx.select(QueuedRuns("default", "mail", limit=9)))
     assert kept == list(made.runs)
 
 
@@ -184,5 +184,5 @@ def test_entries_whose_commit_arrives_late_are_inserted_once(
     made = enqueue(
         Late(store), namespace="default", queue="mail", payloads=[1, 2], ids=bench.ids, by=ADA, now=bench.now
     )
-    waiting = store.read(lambda tx: tx.select_runs(QueuedRuns("default", "mail", limit=10)))
+    waiting = store.read(lambda tx: tx.select(QueuedRuns("default", "mail", limit=10)))
     assert waiting == list(made.runs)

@@ -7,6 +7,7 @@ from datetime import datetime
 from tests.promises.schedule_outcomes import alarms, at, outcomes, skipped_at_ten_past
 from timewright.core.schedule.adjustments import Adjustment
 from timewright.ledger.replan import Actor
+from timewright.ports.objects import AdjustmentsOf
 from timewright.testing.bench import Bench
 from timewright.testing.targets import fail, succeed
 
@@ -14,7 +15,7 @@ from timewright.testing.targets import fail, succeed
 def adjustments(bench: Bench) -> list[Adjustment]:
     """The adjustments of the schedule, oldest first."""
     schedule_id = bench.find("j")
-    return bench.store.read(lambda tx: tx.list_adjustments(schedule_id))[::-1]
+    return bench.store.read(lambda tx: tx.select(AdjustmentsOf(schedule_id)))[::-1]
 
 
 class TestWhatWasSkippedIsNotShownAsNext:

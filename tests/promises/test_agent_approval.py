@@ -56,7 +56,7 @@ def launched(harness: OperationsHarness) -> str:
 
 def values(harness: OperationsHarness) -> dict[str, list[Any]]:
     """Values for the fields of any request that point at what the agent wrote."""
-    runs = harness.store.read(lambda tx: tx.find_runs(RunFilter(limit=1000))).rows
+    runs = harness.store.read(lambda tx: tx.find(RunFilter(limit=1000))).rows
     return {
         "schedule": ["sneaky", "by-hand", "nightly", "pinned"],
         "workflow": ["load", "own"],

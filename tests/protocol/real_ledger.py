@@ -205,7 +205,7 @@ class RealLedger:
     def state(self) -> State:
         """The state of the store and the instances, as the model writes it."""
         records = self.store.read(lambda tx: tx.get_schedules(IDS))
-        page = self.store.read(lambda tx: tx.find_runs(RunFilter(limit=1000)))
+        page = self.store.read(lambda tx: tx.find(RunFilter(limit=1000)))
         progress = [records[i].progress if i in records else None for i in IDS]
         return State(
             now=_ticks(self.now),

@@ -28,7 +28,8 @@ from tests.conformance.support.databases import open_store
 from timewright.core.run.run import Attempt, RunState
 from timewright.errors import OutcomeUnknown, StoreUnavailable
 from timewright.ports import ProgressUpdate, RunFilter, Store, StoredObject, Transaction
-from timewright.ports.rows import LeasedRuns
+from timewright.ports.rows import AuditFilter, LeasedRuns
+from timewright.ports.schedules import SchedulesNamed
 from timewright.stores.sqlite.store import SqliteStore
 from timewright.testing.clock import ManualClock
 
@@ -62,8 +63,8 @@ def perform(tx: Transaction, seed: str, number: int) -> None:
         tx.get_limits([LIMIT_KEY], lock=True)
         tx.lease_runs([grant(run, at=at) for run in tx.ready_runs(now=at, limit=3)])
     if chance.random() < 0.6:
-        tx.settle_runs([ended(run, at=at) for run in tx.select_runs(LeasedRuns())])
-    schedule_id = tx.find_schedule_id("default", "crash")
+        tx.settle_runs([ended(run, at=at) for run in tx.select(LeasedRuns())])
+    schedule_id = next((one.id for one in tx.select(SchedulesNamed("default", ["crash"]))), None)
     assert schedule_id is not None
     tx.save_progress([ProgressUpdate(schedule_id, make_progress(runs=number, cursor=at))])
     tx.put_objects([stored("crash", str(number).encode(), revision=number)])
@@ -87,21 +88,21 @@ def _check_whole(tx: Transaction, seed: str, done: int) -> None:
         sizes[run.payload["tx"]] += 1
     assert sizes == Counter({number: size(seed, number) for number in range(1, done + 1)})
     assert tx.check_audit().first_broken is None
-    assert [line.action for line in tx.find_audit(limit=1).rows] == ([f"tx-{done}"] if done else [])
+    assert [line.action for line in tx.find(AuditFilter(limit=1)).rows] == ([f"tx-{done}"] if done else [])
     objects: list[StoredObject] = tx.get_objects("calendar")
     assert [(row.revision, row.body) for row in objects] == ([(done, str(done).encode())] if done else [])
-    schedule_id = tx.find_schedule_id("default", "crash")
+    schedule_id = next((one.id for one in tx.select(SchedulesNamed("default", ["crash"]))), None)
     assert schedule_id is not None
     assert tx.get_schedules([schedule_id])[schedule_id].progress.runs == done
     held = tx.get_limits([LIMIT_KEY])[LIMIT_KEY].held
-    assert held == len(tx.select_runs(LeasedRuns())) == states[RunState.LEASED]
+    assert held == len(tx.select(LeasedRuns())) == states[RunState.LEASED]
 
 
 def _all_runs(tx: Transaction) -> list[Any]:
     runs: list[Any] = []
     cursor = ""
     while True:
-        page = tx.find_runs(RunFilter(limit=1000, cursor=cursor))
+        page = tx.find(RunFilter(limit=1000, cursor=cursor))
         runs += page.rows
         cursor = page.cursor
         if not cursor:

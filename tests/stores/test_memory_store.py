@@ -8,6 +8,7 @@ from typing import Any
 
 from timewright.ids import TimedIds
 from timewright.operations import OperationContext, operations
+from timewright.ports.schedules import SchedulesNamed, SchedulesWithIds
 from timewright.stores.sqlite.store import SqliteStore
 from timewright.testing.bench import DEFAULT_START
 from timewright.testing.clock import ManualClock
@@ -54,10 +55,9 @@ def test_a_copy_of_it_knows_how_far_its_clock_came(tmp_path: Path) -> None:
 def test_a_list_of_one_value_matches_like_a_longer_list() -> None:
     store = SqliteStore(":memory:")
     ask(store, "schedule create", name="a", every="1h", note="x")
-    found = store.read(lambda tx: tx.find_schedule_id("default", "a"))
-    assert found is not None
-    assert set(store.read(lambda tx: tx.get_schedule_names([found]))) == {found}
-    assert set(store.read(lambda tx: tx.get_schedule_names([found, "sch_none"]))) == {found}
-    assert store.read(lambda tx: tx.get_schedule_names(["sch_\ud800"])) == {}
-    assert store.read(lambda tx: tx.get_schedule_names(["sch_\0"])) == {}
+    (head,) = store.read(lambda tx: tx.select(SchedulesNamed("default", ["a"])))
+    for ids in ([head.id], [head.id, "sch_none"]):
+        assert store.read(lambda tx, ids=ids: tx.select(SchedulesWithIds(ids))) == [head]  # type: ignore[misc]
+    for text in ("sch_\ud800", "sch_\0"):
+        assert store.read(lambda tx, one=text: tx.select(SchedulesWithIds([one]))) == []  # type: ignore[misc]
     store.close()

@@ -17,6 +17,7 @@ from timewright.errors import Conflict, NotFound, StoreReadOnly
 from timewright.ids import TimedIds
 from timewright.operations import OperationContext, operations
 from timewright.ports import RunFilter, Store
+from timewright.ports.objects import OpenPauses
 from timewright.stores import table_copy
 from timewright.stores.postgres.tables import PostgresTables
 from timewright.stores.sqlite.store import SqliteStore
@@ -150,12 +151,12 @@ def test_a_restored_store_is_paused_says_what_would_run_and_runs_it_after_resume
         with closing(open_store(place, clock=clock)) as store:
             live = Bench(store=store, clock=clock)
             live.tick()
-            assert store.read(lambda tx: tx.find_runs(RunFilter())).rows == ()
-            (pause,) = store.read(lambda tx: tx.open_pauses())
+            assert store.read(lambda tx: tx.find(RunFilter())).rows == ()
+            (pause,) = store.read(lambda tx: tx.select(OpenPauses()))
             assert (pause.origin, pause.actor, pause.reason) == ("restore", "ada", "restored from live.db")
             ask(store, "resume")
             live.tick()
-            runs = store.read(lambda tx: tx.find_runs(RunFilter())).rows
+            runs = store.read(lambda tx: tx.find(RunFilter())).rows
             ran = [run for run in runs if run.state is RunState.SUCCEEDED]
             assert len(ran) == found.runs
 
@@ -216,7 +217,7 @@ def test_a_move_there_and_back_keeps_every_row_and_leaves_the_old_store_frozen(
 
 def paused(url: str) -> list[dict[str, Any]]:
     with closing(open_store(url, clock=CLOCK)) as store:
-        found = store.read(lambda tx: tx.open_pauses())
+        found = store.read(lambda tx: tx.select(OpenPauses()))
     return [{"reason": one.reason, "origin": one.origin} for one in found]
 
 
@@ -290,7 +291,7 @@ def test_a_store_moved_there_and_back_under_an_engine_decides_every_occurrence_o
             ran += [one.run_id for one in bench.facts if isinstance(one, RunSucceeded)]
     assert len(set(ran)) == len(ran)
     with closing(open_store(places[-1], clock=clock)) as store:
-        runs = store.read(lambda tx: tx.find_runs(RunFilter(limit=1000))).rows
+        runs = store.read(lambda tx: tx.find(RunFilter(limit=1000))).rows
     for schedule_id in ids.values():
         planned = {run.planned_at for run in runs if run.schedule_id == schedule_id}
         assert planned == {NOON + second * SECOND for second in range(1, len(planned) + 1)}

@@ -31,7 +31,7 @@ def log_of(folder: Path) -> Path:
 
 
 def count(store: Store) -> int:
-    return len(store.read(lambda tx: tx.find_runs(RunFilter(limit=1000))).rows)
+    return len(store.read(lambda tx: tx.find(RunFilter(limit=1000))).rows)
 
 
 def pages_written(store: SqliteStore) -> int:

@@ -132,7 +132,7 @@ def test_files_go_with_their_run(app: Scheduler) -> None:
     sweeper = ArtifactSweeper(instance.artifacts, instance.store, time=instance.clock.now)
     assert sweeper.run(grace=-MINUTE) == 0
     assert instance.store.write(lambda tx: tx.prune(PruneRequest(keep_runs=0)))
-    assert instance.store.read(lambda tx: tx.select_runs(RunsWithArtifacts("", limit=9))) == []
+    assert instance.store.read(lambda tx: tx.select(RunsWithArtifacts("", limit=9))) == []
     assert sweeper.run(grace=-MINUTE) == 2
     assert instance.artifacts.runs(after=("", ""), limit=9) == []
 

@@ -95,7 +95,7 @@ def test_counts_of_steps_add_up_and_a_state_stays_until_another_is_named(bare: W
     assert set(bare.store.read(lambda tx: tx.get_steps("p"))) == {"a", "b"}
     assert set(bare.store.read(lambda tx: tx.get_steps("p", ["b", "c"]))) == {"b"}
     assert bare.store.write(lambda tx: tx.lock_parents(["p"])) == {}
-    bare.store.write(lambda tx: tx.delete_steps(["p"]))
+    bare.store.write(lambda tx: tx.delete_run_rows(StepRow, ["p"]))
     assert bare.store.read(lambda tx: tx.get_steps("p")) == {}
 
 
@@ -154,16 +154,13 @@ def test_a_lease_that_was_asked_to_end_is_not_prolonged(bare: WorkflowHarness) -
 
 def test_runs_are_found_by_parent_and_by_dedupe_scope(bare: WorkflowHarness) -> None:
     run = _leased(bare)
-    assert [one.id for one in bare.store.read(lambda tx: tx.select_runs(StepRuns("x")))] == [run.id]
-    assert bare.store.read(lambda tx: tx.select_runs(StepRuns(""))) == []
-    found = bare.store.read(
-        lambda tx: tx.select_runs(RunsOfStep(planned_at=bare.now, first="x/a", last="x/b"))
-    )
+    assert [one.id for one in bare.store.read(lambda tx: tx.select(StepRuns("x")))] == [run.id]
+    assert bare.store.read(lambda tx: tx.select(StepRuns(""))) == []
+    found = bare.store.read(lambda tx: tx.select(RunsOfStep(planned_at=bare.now, first="x/a", last="x/b")))
     assert [one.id for one in found] == [run.id]
     assert (
-        bare.store.read(lambda tx: tx.select_runs(RunsOfStep(planned_at=bare.now, first="x/b", last="x/c")))
-        == []
+        bare.store.read(lambda tx: tx.select(RunsOfStep(planned_at=bare.now, first="x/b", last="x/c"))) == []
     )
-    assert [one.id for one in bare.store.read(lambda tx: tx.select_runs(StepRuns("x", unfinished=True)))] == [
+    assert [one.id for one in bare.store.read(lambda tx: tx.select(StepRuns("x", unfinished=True)))] == [
         run.id
     ]

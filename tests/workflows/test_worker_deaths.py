@@ -111,7 +111,7 @@ def test_a_thousand_steps_count_once_each_although_workers_die(
         clock.advance(seconds=301 if turn % 40 == 39 else 0.02)
     assert parent().state.value == "succeeded", parent()
     assert deaths > 10
-    children = store.read(lambda tx: tx.select_runs(StepRuns(run_id)))
+    children = store.read(lambda tx: tx.select(StepRuns(run_id)))
     assert len(children) == len({child.dedupe_scope for child in children}) == len(steps) - 1 + ITEMS >= 1000
     assert {child.state.value for child in children} == {"succeeded"}
     attempts = store.read(lambda tx: tx.get_run_rows(Attempt, [child.id for child in children]))

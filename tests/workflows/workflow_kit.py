@@ -74,7 +74,7 @@ class WorkflowHarness(OperationsHarness):
         return self.run(run_id).state.value
 
     def children(self, run_id: str) -> list[Run]:
-        return self.store.read(lambda tx: tx.select_runs(StepRuns(run_id)))
+        return self.store.read(lambda tx: tx.select(StepRuns(run_id)))
 
     def steps(self, run_id: str) -> dict[str, str]:
         """The state of each step, as the graph of the run shows it."""

@@ -181,7 +181,7 @@ class Loop:
     def stop_cancelled_runs(self) -> None:
         """Stop the runs of this process for which a cancel was requested."""
         which = LeasedRuns(holder=self.tick.holder, cancel_requested=True)
-        self._stop_runs(self.store.read(lambda tx: tx.select_runs(which)))
+        self._stop_runs(self.store.read(lambda tx: tx.select(which)))
 
     def notify_observers(self, facts: Sequence[Fact]) -> None:
         """Send facts to every observer; an observer that is slow or fails does not affect the others."""

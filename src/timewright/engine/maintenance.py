@@ -251,7 +251,7 @@ class DeadHolderCheck:
             keeps_commands=from_elsewhere,
         ).facts:
             facts += found
-        if from_elsewhere and self._store.read(lambda tx: tx.select_runs(LeasedRuns(holder=dead.id))):
+        if from_elsewhere and self._store.read(lambda tx: tx.select(LeasedRuns(holder=dead.id))):
             return facts
         stopped, now = replace(dead, stopped=True, under_way=0), self._store.now()
         self._store.write(lambda tx: record_heartbeat(tx, stopped, now=now))

@@ -85,7 +85,7 @@ class OutputBuffer:
 
         def work(tx: Transaction) -> None:
             tx.put_run_rows(list(delta.outputs.values()))
-            tx.delete_attempt_output(delta.obsolete)
+            tx.delete_run_rows(AttemptOutput, delta.obsolete)
             tx.put_run_rows(delta.progress)
 
         if delta.outputs or delta.obsolete or delta.progress:

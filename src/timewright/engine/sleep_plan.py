@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from timewright.core.moments import ZERO
 from timewright.core.policies.policies import sleep_until
+from timewright.core.schedule.schedule import Schedule
 from timewright.engine.constants import CHECK_INTERVAL, MAX_BUFFERED_ROWS, RECHECK_DELAY_S
 from timewright.engine.store_clock import StoreClock
 from timewright.engine.tick import Tick
+from timewright.errors import UnreadableRow
+from timewright.ports import Transaction
 from timewright.ports.overview import PendingWork
+from timewright.ports.schedules import DueSchedules
 
 NOT_SLEEPING = datetime.max.replace(tzinfo=UTC)
 
@@ -99,8 +104,15 @@ class SleepPlan:
             return
         if timedelta(seconds=RECHECK_DELAY_S) <= wake_at - now <= self.max_sleep:
             schedules = self._tick.store.read(
-                lambda tx: tx.preload_due_schedules(until=wake_at, limit=MAX_BUFFERED_ROWS)
+                lambda tx: preload(tx, DueSchedules(until=wake_at, limit=MAX_BUFFERED_ROWS))
             )
             self._preview = (wake_at, len(schedules))
             if self._tick.launcher.is_open:
                 self._tick.launcher.build_targets({type(schedule.target) for schedule in schedules})
+
+
+def preload(tx: Transaction, which: DueSchedules) -> list[Schedule]:
+    """Read definitions into the store's cache, so that admission is quicker; none if one is unreadable."""
+    with suppress(UnreadableRow):
+        return list(tx.get_revisions((one.id, one.revision) for one in tx.select(which)).values())
+    return []

@@ -164,7 +164,7 @@ class Tick:
         known = self.launcher.known_leases()
 
         def work(tx: Transaction) -> list[Lease]:
-            leased = tx.select_runs(LeasedRuns(holder=self.holder))
+            leased = tx.select(LeasedRuns(holder=self.holder))
             unknown = [run for run in leased if (run.id, run.fence) not in known]
             live = [run for run in unknown if run.lease_until is not None and run.lease_until > now]
             terms = load_terms(tx, live)

@@ -160,7 +160,7 @@ class AdmissionBatch:
             return frozenset()
         found, which = set[datetime](), RunFilter(schedule_id=record.schedule.id, limit=PAGE_ROWS)
         while True:
-            page = self._tx.find_runs(which)
+            page = self._tx.find(which)
             occurrences = [run.planned_at for run in page.rows if not run.dedupe_scope]
             found.update(at for at in occurrences if at > since)
             if not page.cursor or any(at <= since for at in occurrences):

@@ -127,14 +127,14 @@ def plan_queue(
 
     def work(tx: Transaction) -> tuple[LeasePlan, QueuePolicy]:
         policy = load_queue_policy(tx, namespace, queue)
-        runs = tx.select_runs(QueuedRuns(namespace, queue, limit=MAX_PLANNED_RUNS))
+        runs = tx.select(QueuedRuns(namespace, queue, limit=MAX_PLANNED_RUNS))
         limits = tx.get_limits(
             {key for run in runs for key in run.limit_keys} | {queue_limit_key(namespace, queue)}
         )
         for key in (key for run in runs if _has_expired(run, now=now) for key in run.limit_keys):
             limits[key] = replace(limits[key], held=max(limits[key].held - 1, 0))
         if finished:
-            newest = tx.find_runs(RunFilter(namespace=namespace, queue=queue, limit=MAX_FINISHED_SHOWN))
+            newest = tx.find(RunFilter(namespace=namespace, queue=queue, limit=MAX_FINISHED_SHOWN))
             runs += [run for run in newest.rows if run.state in TERMINAL_STATES]
         ageing = {(namespace, queue): policy.ageing} if policy.ageing is not None else {}
         plan = plan_leases(runs, limits=limits, ageing=ageing, now=now)
@@ -185,7 +185,7 @@ def renew_leases(store: Store, renewals: Sequence[Renewal]) -> tuple[list[Renewe
 
 def find_leased_batch(tx: Transaction, batch: str, *, holder: str, now: datetime) -> LeaseResult:
     """The leases of a batch of lease ids, for a caller that does not know whether its commit succeeded."""
-    mine = [run for run in tx.select_runs(LeasedRuns(holder=holder)) if run.lease_id.startswith(f"{batch}-")]
+    mine = [run for run in tx.select(LeasedRuns(holder=holder)) if run.lease_id.startswith(f"{batch}-")]
     return _build_result(mine, load_terms(tx, mine), now=now, more=True)
 
 

@@ -33,7 +33,7 @@ from timewright.ports import (
     Store,
     Transaction,
 )
-from timewright.ports.objects import GLOBAL_NAMESPACE
+from timewright.ports.objects import GLOBAL_NAMESPACE, LastPauses, OpenPauses
 from timewright.ports.schedules import ScheduleListRow
 from timewright.ports.store import ClockDoubt
 
@@ -46,7 +46,7 @@ LEASE_LEFT = 30 * SECOND
 
 def clock_pauses(tx: Transaction) -> list[Pause]:
     """The pauses by the clock that nobody has ended."""
-    return [pause for pause in tx.open_pauses() if pause.origin == CLOCK]
+    return [pause for pause in tx.select(OpenPauses()) if pause.origin == CLOCK]
 
 
 def pause_for_clock(store: Store, doubt: ClockDoubt, *, ids: Ids, now: datetime) -> None:
@@ -95,7 +95,7 @@ def pull_back_schedules(store: Store, *, now: datetime) -> int:
 
 
 def _page(tx: Transaction, which: ScheduleFilter) -> Page:
-    return tx.find_schedules(which)
+    return tx.find(which)
 
 
 def _pull_back(tx: Transaction, *, ids: Sequence[str], now: datetime) -> int:
@@ -124,7 +124,7 @@ def _rows_after(tx: Transaction, schedule_id: str, *, now: datetime) -> tuple[li
     later: list[Run] = []
     which = RunFilter(schedule_id=schedule_id, limit=1000)
     while True:
-        page = tx.find_runs(which)
+        page = tx.find(which)
         for run in page.rows:
             if run.is_manual:
                 continue
@@ -191,7 +191,7 @@ class PauseLookup:
 def load_pauses(tx: Transaction, *, now: datetime, records: Iterable[ScheduleRecord] = ()) -> PauseLookup:
     """Load the pauses that hold now, and those that ended since the next instants were planned."""
     since = min((one.progress.next_at or one.progress.cursor for one in records), default=None)
-    return PauseLookup(tx.open_pauses(since=since), now=now)
+    return PauseLookup(tx.select(OpenPauses(since)), now=now)
 
 
 def describe_pauses(
@@ -199,7 +199,8 @@ def describe_pauses(
 ) -> list[str]:
     """Return who paused each schedule, and which pause of a scope holds for it; empty if none does."""
     paused = [one.schedule.id for one in found if one.progress.state is ScheduleState.PAUSED]
-    scopes, last = load_pauses(tx, now=now), tx.last_pauses(paused)
+    scopes = load_pauses(tx, now=now)
+    last = {one.schedule_id: one for one in tx.select(LastPauses(paused))} if paused else {}
 
     if not last and not scopes.any_active:
         return [""] * len(found)

@@ -43,7 +43,7 @@ def cancel_for_replacement(tx: Transaction, schedule: Schedule, *, now: datetime
     Occurrences that were caught up in one pass are not replaced while some of them wait: the newer run waits
     behind them.
     """
-    live = tx.select_runs(LiveRuns([schedule.id]))
+    live = tx.select(LiveRuns([schedule.id]))
     # Read again under lock: another process may have leased or released one of them since.
     current = list(tx.get_runs([run.id for run in live], lock=True).values()) if live else []
     # Judged by the definition under which it was admitted: an edit does not change what was missed.
@@ -83,7 +83,7 @@ def cancel_unstarted(tx: Transaction, schedule_id: str, *, now: datetime) -> lis
     for state in (RunState.HELD, RunState.READY):
         which = RunFilter(schedule_id=schedule_id, state=state, limit=PAGE_ROWS)
         while True:
-            page = tx.find_runs(which)
+            page = tx.find(which)
             facts += cancel_runs(tx, page.rows, now=now, reason=Reason.BY_HAND, ends_backfills=True)
             if not page.cursor:
                 break

@@ -125,7 +125,7 @@ def release_held(
 
     It fires from now on: until now it waited for its predecessor and was not late.
     """
-    first = tx.select_runs(ReleasableRuns(limit=limit, schedule_ids=schedule_ids))
+    first = tx.select(ReleasableRuns(limit=limit, schedule_ids=schedule_ids))
     released = tx.change_runs([_released(run, now=now) for run in first])
     return [RunFreed(**run_fields(run, now=now)) for run in first if run.id in released]
 

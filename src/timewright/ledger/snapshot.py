@@ -13,7 +13,6 @@ from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.ledger.budgets.charges import BUDGET, PROVIDER
 from timewright.ledger.dependencies.links import write_links
 from timewright.ledger.lookups import CALENDAR, QUEUE, load_calendars
-from timewright.ledger.queues.limits import define_stored_limits
 from timewright.ledger.schedule_progress import progress_when_created
 from timewright.ledger.workflow_runs.records import VERSION, WORKFLOW
 from timewright.ports import (
@@ -38,7 +37,7 @@ def all_schedules(
     """Yield the schedules of a namespace by name; they are read page by page, as they are needed."""
     which = ScheduleFilter(namespace=namespace, state=state, group=group, limit=PAGE_ROWS)
     while True:
-        page = tx.find_schedules(which)
+        page = tx.find(which)
         yield from page.rows
         if not page.cursor:
             return
@@ -49,7 +48,7 @@ def all_runs(tx: Transaction, which: RunFilter) -> Iterator[Run]:
     """Yield the runs of a filter, newest first; they are read page by page, as they are needed."""
     which = replace(which, limit=PAGE_ROWS)
     while True:
-        page = tx.find_runs(which)
+        page = tx.find(which)
         yield from page.rows
         if not page.cursor:
             return
@@ -78,7 +77,7 @@ def copy_fleet(
     def read(tx: Transaction) -> tuple[list[ScheduleRecord], list[Run]]:
         records = [one for one in read_fleet(tx, namespace) if one.schedule.name not in without]
         ids = [one.schedule.id for one in records]
-        return records, list(tx.select_runs(LiveRuns(ids))) if ids and not restart else []
+        return records, list(tx.select(LiveRuns(ids))) if ids and not restart else []
 
     records, runs = source.read(read)
     if restart:
@@ -118,13 +117,10 @@ def copy_objects(source: Store, into: Store, *, namespace: str, schedules: Seque
     objects, limits = source.read(read)
 
     def write(tx: Transaction) -> None:
+        tx.set_limits(limits)
         for rows in objects.values():
             if rows:
                 tx.put_objects(rows)
-        if objects[BUDGET] or objects[PROVIDER]:
-            tx.mark_budgets_changed()
-        tx.set_limits(limits)
-        define_stored_limits(tx, objects[LIMIT])
 
     into.write(write)
 

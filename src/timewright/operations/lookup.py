@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shlex
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from difflib import get_close_matches
 
 from timewright.core.run.run import Run
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import InvalidInput, NotAllowed, NotFound, UnreadableRow
 from timewright.ports import ScheduleFilter, ScheduleRecord, StoredObject, Transaction
-from timewright.ports.schedules import ScheduleSnapshot
+from timewright.ports.schedules import ScheduleHead, SchedulesNamed, ScheduleSnapshot, SchedulesWithIds
 
 MAX_NAMES_COMPARED = 1000
 MAX_SUGGESTIONS = 3
@@ -66,11 +66,21 @@ def find_editable_schedule(tx: Transaction, namespace: str, wanted: str) -> Sche
     return record
 
 
+def schedules_by_name(tx: Transaction, namespace: str, names: Collection[str]) -> dict[str, ScheduleHead]:
+    """Return the schedules with these names that exist, in any state."""
+    return {one.name: one for one in tx.select(SchedulesNamed(namespace, names))}
+
+
+def names_by_id(tx: Transaction, ids: Collection[str]) -> dict[str, str]:
+    """Return the current names of schedules, by id."""
+    return {one.id: one.name for one in tx.select(SchedulesWithIds(ids))}
+
+
 def find_run(tx: Transaction, namespace: str, wanted: str) -> Run:
     """Return a run by its id."""
     run = tx.get_runs([wanted]).get(wanted) if is_run_id(wanted) else None
     if run is None or run.namespace != namespace:
-        if not is_run_id(wanted) and tx.find_schedule_id(namespace, wanted) is not None:
+        if not is_run_id(wanted) and tx.select(SchedulesNamed(namespace, [wanted])):
             raise NotFound(
                 f"no run {wanted!r}, which is a schedule",
                 field="run",
@@ -105,7 +115,7 @@ def check_own_namespace(namespace: str, wanted: str) -> None:
 
 def schedule_names(tx: Transaction, namespace: str) -> list[str]:
     """Return the first thousand schedule names of a namespace, for suggestions."""
-    page = tx.find_schedules(ScheduleFilter(namespace=namespace, limit=MAX_NAMES_COMPARED))
+    page = tx.find(ScheduleFilter(namespace=namespace, limit=MAX_NAMES_COMPARED))
     return [record.schedule.name for record in page.rows]
 
 

@@ -23,6 +23,7 @@ from timewright.operations.access.auth_cache import RateLimit
 from timewright.operations.access.callers import Scope
 from timewright.operations.context import OperationContext, dry_run, in_transaction
 from timewright.ports import ScheduleRecord, Transaction
+from timewright.ports.overview import QuotaUse
 
 T = TypeVar("T")
 
@@ -116,14 +117,15 @@ def _check_totals(
     changed = [fact for fact in facts_seen if isinstance(fact, ScheduleChanged)]
     admits_runs = any(isinstance(fact, RunAdmitted) for fact in facts_seen)
     if changed or admits_runs:
-        schedules, waiting = tx.count_namespace(
-            context.namespace, max_schedules=quotas.schedules + 1, max_runs=quotas.backlog + 1
+        use = QuotaUse(
+            namespace=context.namespace, max_schedules=quotas.schedules + 1, max_runs=quotas.backlog + 1
         )
-        if any(fact.change == "created" for fact in changed) and schedules > quotas.schedules:
+        counts = tx.count(use)
+        if any(fact.change == "created" for fact in changed) and counts["schedules"] > quotas.schedules:
             raise _too_many(
                 "schedules", quotas.schedules, quotas, fix="archive schedules that are not needed"
             )
-        if admits_runs and waiting > quotas.backlog:
+        if admits_runs and counts["runs"] > quotas.backlog:
             raise _too_many("backlog", quotas.backlog, quotas, fix="wait until some runs have finished")
     ids = sorted({fact.schedule_id for fact in changed if fact.change in ("created", "updated")})
     for record in tx.get_schedules(ids[:MAX_CHECKED]).values() if ids else ():

@@ -27,10 +27,11 @@ from timewright.ledger.workflow_runs.records import workflow_label
 from timewright.operations.explain.dependencies import Downstream, Upstream, downstreams, upstreams
 from timewright.operations.explain.idle import add_manual_runs_and_notes, without_skipped
 from timewright.operations.identity_cache import cache_by_identity
+from timewright.operations.lookup import names_by_id
 from timewright.operations.registry import answer_from
 from timewright.ports import ExternalId, ScheduleRecord, Transaction
 from timewright.ports.attempt_output import RunProgress
-from timewright.ports.overview import RecentRun
+from timewright.ports.overview import ManualRuns, RecentRun
 from timewright.ports.schedules import ScheduleListRow, ScheduleSnapshot
 
 NEXT_SHOWN = 5
@@ -198,7 +199,7 @@ def build_schedule_detail(
         detail = replace(detail, next=ahead, upstream=before, downstream=after, paused_by=paused)
     schedule_id = record.schedule.id
     last = None if is_new else _last_started(tx, [schedule_id]).get(schedule_id)
-    manual = 0 if is_new else tx.count_manual_runs([schedule_id]).get(schedule_id, 0)
+    manual = 0 if is_new else tx.count(ManualRuns([schedule_id])).get(schedule_id, 0)
     if last is None and not manual:
         return detail
     progress = replace(detail.progress, runs=detail.progress.runs + manual)
@@ -273,7 +274,7 @@ def _last_started(tx: Transaction, schedule_ids: Sequence[str]) -> dict[str, Rec
 def add_last_runs(tx: Transaction, rows: Sequence[ScheduleSummary]) -> tuple[ScheduleSummary, ...]:
     """Add when each schedule last started, the state of that run, and how many manual runs it has."""
     ids = [row.id for row in rows]
-    last, manual = _last_started(tx, ids), tx.count_manual_runs(ids)
+    last, manual = _last_started(tx, ids), tx.count(ManualRuns(ids))
     counted = [replace(row, runs=row.runs + manual.get(row.id, 0)) for row in rows]
     return tuple(
         replace(row, last_run_at=one.started_at, last_state=one.state) if (one := last.get(row.id)) else row
@@ -371,7 +372,7 @@ def _list_charges(tx: Transaction, run: Run) -> tuple[RunCharge, ...]:
 
 def schedule_names_of(tx: Transaction, runs: Iterable[Run]) -> Mapping[str, str]:
     """Return the current names of the runs' schedules, by schedule id."""
-    return tx.get_schedule_names({run.schedule_id for run in runs if run.schedule_id})
+    return names_by_id(tx, {run.schedule_id for run in runs if run.schedule_id})
 
 
 @lru_cache(maxsize=4096)

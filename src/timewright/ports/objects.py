@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -14,8 +14,7 @@ from timewright.core.schedule.pauses import Pause
 from timewright.ports.rows import (
     AuditCheck,
     AuditEntry,
-    IncidentFilter,
-    Page,
+    Selection,
     StoredObject,
 )
 
@@ -38,6 +37,51 @@ class AlertRow(NamedTuple):
     extra: str
 
 
+class AlertRows(Selection[AlertRow], frozen=True, kw_only=True):
+    """Everything that incidents are decided from, at most `max_rows` of each source."""
+
+    late: datetime
+    missed: datetime
+    recent: datetime
+    max_rows: int
+
+
+class AdjustmentsOf(Selection[Adjustment], frozen=True):
+    """The adjustments of a schedule, newest first."""
+
+    schedule_id: str
+    limit: int = 1000
+
+
+class LastPauses(Selection[Adjustment], frozen=True):
+    """The newest pause of each of these schedules that was paused by hand."""
+
+    schedule_ids: Collection[str]
+
+
+class OpenPauses(Selection[Pause], frozen=True):
+    """The pauses that nobody ended, oldest first; with `since`, also those ended after it.
+
+    A pause that has reached its end may still be open.
+    """
+
+    since: datetime | None = None
+
+
+class PeriodUsage(NamedTuple):
+    """The use of a budget in the period that begins at an instant."""
+
+    start: datetime
+    usage: BudgetUsage
+
+
+class UsageByPeriod(Selection[PeriodUsage], frozen=True):
+    """The use of an account in each period that has any, newest first."""
+
+    budget: str
+    limit: int
+
+
 class StoredChannel(NamedTuple):
     """A channel with its namespace and name; None if its row cannot be read."""
 
@@ -50,7 +94,10 @@ class ObjectQueries(Protocol):
     """Queries for named objects, budgets, incidents, channels, the audit log and single values."""
 
     def put_objects(self, rows: Sequence[StoredObject], *, replaces: Mapping[str, int] | None = None) -> None:
-        """Write objects. Raises Conflict if `replaces` names a revision other than the last."""
+        """Write objects. Raises Conflict if `replaces` names a revision other than the last.
+
+        Limits, budgets, provider windows and channels are in force from the commit on.
+        """
         ...
 
     def get_objects(
@@ -69,7 +116,10 @@ class ObjectQueries(Protocol):
         ...
 
     def delete_object(self, kind: str, *, namespace: str, name: str) -> bool:
-        """Delete an object; returns whether it existed."""
+        """Delete an object, a budget with its usage; returns whether it existed.
+
+        Runs under a deleted limit start one at a time.
+        """
         ...
 
     def read_budgets(self, *, needed: Callable[[], bool] | None = None) -> BudgetCatalog:
@@ -79,18 +129,10 @@ class ObjectQueries(Protocol):
         """
         ...
 
-    def mark_budgets_changed(self) -> None:
-        """Invalidate the caches after a budget or window was written; other writers wait here."""
-        ...
-
     def get_accounts(
         self, keys: Iterable[AccountKey], *, lock: bool = False
     ) -> dict[AccountKey, BudgetUsage]:
         """Return the use of accounts; `lock` keeps it unchanged until the transaction ends."""
-        ...
-
-    def list_accounts(self, budget: str, *, limit: int) -> list[tuple[datetime, BudgetUsage]]:
-        """Return the use of each period that has any, newest first."""
         ...
 
     def add_charges(self, charges: Sequence[Charge]) -> None:
@@ -105,20 +147,12 @@ class ObjectQueries(Protocol):
         """Recompute the account of the period that begins at `since` from its charges."""
         ...
 
-    def delete_budget_usage(self, budget: str) -> None:
-        """Delete the charges and accounts of a budget."""
-        ...
-
     def add_audit(self, entries: Sequence[AuditEntry]) -> None:
         """Append to the audit log; with several writers, `seal_audit` adds the entries to its hash chain."""
         ...
 
     def seal_audit(self, *, limit: int = 10_000) -> int:
         """Add entries to the hash chain of the audit log; returns how many."""
-        ...
-
-    def find_audit(self, *, namespace: str | None = None, limit: int = 50, cursor: str = "") -> Page:
-        """Return a page of the audit log, newest first."""
         ...
 
     def check_audit(self) -> AuditCheck:
@@ -129,23 +163,8 @@ class ObjectQueries(Protocol):
         """Append adjustments of schedules; the caller has locked the schedules."""
         ...
 
-    def list_adjustments(self, schedule_id: str, *, limit: int = 1000) -> list[Adjustment]:
-        """Return the adjustments of a schedule, newest first."""
-        ...
-
-    def last_pauses(self, schedule_ids: Sequence[str]) -> Mapping[str, Adjustment]:
-        """Return the newest pause of each of these schedules that was paused by hand."""
-        ...
-
     def add_pause(self, pause: Pause) -> None:
         """Insert a pause; it holds from this commit on."""
-        ...
-
-    def open_pauses(self, *, since: datetime | None = None) -> list[Pause]:
-        """Return the pauses that nobody ended, oldest first; with `since`, also those ended after it.
-
-        A pause that has reached its end may still be open.
-        """
         ...
 
     def end_pause(self, pause_id: str, *, by: str, now: datetime) -> bool:
@@ -171,18 +190,8 @@ class ObjectQueries(Protocol):
         """Take the right to look for incidents; false if another process looked after `before`."""
         ...
 
-    def alert_rows(
-        self, *, late: datetime, missed: datetime, recent: datetime, max_rows: int
-    ) -> list[AlertRow]:
-        """Return everything that incidents are decided from, with one query."""
-        ...
-
     def save_incidents(self, rows: Sequence[Incident], *, new: bool) -> set[str]:
         """Insert incidents, or change open ones; returns the ids that were written."""
-        ...
-
-    def find_incidents(self, which: IncidentFilter) -> Page:
-        """Return a page of incidents, newest first."""
         ...
 
     def read_channels(self) -> tuple[StoredChannel, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from timewright.core.moments import ZERO
 from timewright.core.run.needs import LeaseOffer
 from timewright.core.run.run import Run
-from timewright.ports.rows import LiveCount, ScheduleFilter
+from timewright.ports.rows import LiveCount, ScheduleFilter, Selection
 
 R = TypeVar("R", bound=Struct)
 
@@ -40,15 +40,6 @@ class SearchHit(Struct, frozen=True):
     name: str
     state: str
     error: str = ""
-
-
-class RunCounts(Struct, frozen=True, kw_only=True):
-    """Run counts by state for an overview."""
-
-    leased: int
-    ready: int
-    failed: int
-    parked: int
 
 
 class MinuteCounts(Struct, frozen=True, kw_only=True):
@@ -93,6 +84,95 @@ class GroupCounts(Struct, frozen=True, kw_only=True):
     parked: int
 
 
+class LiveCounts(Selection[LiveCount], frozen=True, kw_only=True):
+    """The numbers of live rows by kind, reading at most `max_rows` of each kind.
+
+    Kinds of runs are `ready`, `waiting` (deferred), `leased`, `held` and `parked`; of schedules `due` and
+    `parked_schedule`; and `capacity`, whose queue is the key of a limit.
+    """
+
+    now: datetime
+    max_rows: int
+
+
+class ScheduleGroups(Selection[GroupCounts], frozen=True, kw_only=True):
+    """The groups after a name, in order; scans the schedules of the namespace."""
+
+    namespace: str
+    after: str = ""
+    limit: int
+
+
+class TextSearch(Selection[SearchHit], frozen=True, kw_only=True):
+    """Schedules with a text in their name, id or tags, and runs with it in their id or error.
+
+    At most `limit` schedules by name and `limit` runs, the runs among the newest `max_rows` of all, of the
+    failed ones and of the parked ones.
+    """
+
+    namespace: str
+    text: str
+    limit: int
+    max_rows: int
+
+
+class FinishedRunCounts(Selection[MinuteCounts], frozen=True, kw_only=True):
+    """The counts of the runs that ended in a range of whole minutes, made from the run rows."""
+
+    since: datetime
+    until: datetime
+
+
+class StoredRunCounts(Selection[MinuteCounts], frozen=True, kw_only=True):
+    """The stored counts of the runs of a namespace that were planned in a range."""
+
+    namespace: str
+    since: datetime
+    until: datetime
+
+
+class FinishInstant(Selection[datetime], frozen=True, kw_only=True):
+    """When the run ended that is `offset` rows after the first one since an instant, if there is one."""
+
+    since: datetime
+    offset: int
+
+
+class RunsByState(Struct, frozen=True, kw_only=True):
+    """Counts `leased`, `ready`, `failed` (planned since then) and `parked` runs, each up to `max_count`."""
+
+    namespace: str
+    failed_since: datetime
+    max_count: int
+
+
+class QuotaUse(Struct, frozen=True, kw_only=True):
+    """Counts `schedules` in use and `runs` that wait, each up to its maximum."""
+
+    namespace: str
+    max_schedules: int
+    max_runs: int
+
+
+class ManualRuns(Struct, frozen=True):
+    """Counts the manual runs that are kept, by schedule id; a schedule without one is left out."""
+
+    schedule_ids: Collection[str]
+
+
+class DeferredRuns(Struct, frozen=True, kw_only=True):
+    """Counts `runs` that are deferred for a reason that begins with `prefix`."""
+
+    namespace: str
+    prefix: str
+
+
+class LimitHolds(Struct, frozen=True):
+    """Counts the `leases` that hold a limit with a key, whatever its value."""
+
+    limit_key: str
+
+
 class OverviewQueries(Protocol):
     """Read-only queries over many rows: pending work, counts, lists for the overview, and verification."""
 
@@ -114,20 +194,10 @@ class OverviewQueries(Protocol):
         """
         ...
 
-    def count_live(self, *, now: datetime, max_rows: int) -> list[LiveCount]:
-        """Count live rows by kind, reading at most `max_rows` of each kind.
-
-        Kinds of runs are `ready`, `waiting` (deferred), `leased`, `held` and `parked`; of schedules `due` and
-        `parked_schedule`; and `capacity`, whose queue is the key of a limit.
-        """
-        ...
-
-    def count_namespace(self, namespace: str, *, max_schedules: int, max_runs: int) -> tuple[int, int]:
-        """Count schedules in use and waiting runs, each up to its maximum."""
-        ...
-
-    def count_runs_by_state(self, namespace: str, *, failed_since: datetime, max_count: int) -> RunCounts:
-        """Count runs by state, each up to `max_count`."""
+    def count(
+        self, which: RunsByState | QuotaUse | ManualRuns | DeferredRuns | LimitHolds | ScheduleFilter
+    ) -> dict[str, int]:
+        """Count rows in one query; of a filter, the `schedules` of a namespace on all its pages."""
         ...
 
     def recent_runs(
@@ -139,47 +209,12 @@ class OverviewQueries(Protocol):
         """
         ...
 
-    def count_manual_runs(self, schedule_ids: Iterable[str]) -> dict[str, int]:
-        """Return how many manual runs of schedules are kept; a schedule without one is left out."""
-        ...
-
-    def ordered_schedule_ids(self, which: ScheduleFilter) -> tuple[list[str], int]:
-        """Return ids of schedules of a namespace in an order, and how many there are. Scans the schedules.
-
-        Without a state, archived ones are left out.
-        """
-        ...
-
-    def search(self, namespace: str, text: str, *, limit: int, max_rows: int) -> list[SearchHit]:
-        """Find schedules by a part of their name, id or a tag, and runs by a part of their id or error.
-
-        At most `limit` schedules by name and `limit` runs, the runs among the newest `max_rows` of all, of
-        the failed ones and of the parked ones.
-        """
-        ...
-
-    def count_finished_runs(self, *, since: datetime, until: datetime) -> list[MinuteCounts]:
-        """Count the runs that ended in a range of whole minutes, from the run rows."""
-        ...
-
-    def finished_instant(self, *, since: datetime, offset: int) -> datetime | None:
-        """Return when the run ended that is `offset` rows after the first one since an instant."""
-        ...
-
     def read_counted_until(self) -> tuple[datetime | None, dict[int, datetime]]:
         """Return until when runs are counted, and the minutes to count again, by the id of the request."""
         ...
 
     def save_run_counts(self, change: RunCountChange) -> bool:
         """Store counts; false, and nothing is stored, if another instance has counted meanwhile."""
-        ...
-
-    def read_run_counts(self, namespace: str, *, since: datetime, until: datetime) -> list[MinuteCounts]:
-        """Return the stored counts of the runs that were planned in a range."""
-        ...
-
-    def list_groups(self, namespace: str, *, after: str, limit: int) -> list[GroupCounts]:
-        """Return the groups after a name, in order. Scans the schedules of the namespace."""
         ...
 
     def list_rows(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -14,6 +14,11 @@ from timewright.core.run.run import Run, RunState
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 
 T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Selection(Struct, Generic[R], frozen=True):
+    """Which rows to read: `Transaction.select` returns a list of R for it."""
 
 
 class ScheduleRecord(Struct, frozen=True, gc=False):
@@ -167,34 +172,13 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     cursor: str = ""
 
 
-class SchedulesAtStart(Struct, frozen=True):
-    """Active schedules that may have `run_at_start`; a scan, once per start."""
-
-
-class NextSchedules(Struct, frozen=True, kw_only=True):
-    """The schedules of a namespace with the earliest wake-ups, earliest first."""
-
-    namespace: str
-    until: datetime
-    limit: int
-
-
-class SetAsideSchedules(Struct, frozen=True):
-    """Schedules that were set aside, because no instance could run them."""
-
-    limit: int
-
-
-ScheduleSelection = SchedulesAtStart | NextSchedules | SetAsideSchedules
-
-
-class LiveRuns(Struct, frozen=True):
+class LiveRuns(Selection[Run], frozen=True):
     """The ready, leased and held runs of schedules, oldest first."""
 
     schedule_ids: Collection[str]
 
 
-class QueuedRuns(Struct, frozen=True):
+class QueuedRuns(Selection[Run], frozen=True):
     """The unfinished runs of a queue, in the order of the queue."""
 
     namespace: str
@@ -202,14 +186,14 @@ class QueuedRuns(Struct, frozen=True):
     limit: int
 
 
-class FutureManualRuns(Struct, frozen=True):
+class FutureManualRuns(Selection[Run], frozen=True):
     """Manual runs of schedules for a future instant, earliest first."""
 
     schedule_ids: Collection[str]
     limit: int
 
 
-class FutureManualRunsIn(Struct, frozen=True, kw_only=True):
+class FutureManualRunsIn(Selection[Run], frozen=True, kw_only=True):
     """Manual runs of all schedules of a namespace for a future instant up to `until`, earliest first."""
 
     namespace: str
@@ -217,18 +201,18 @@ class FutureManualRunsIn(Struct, frozen=True, kw_only=True):
     limit: int
 
 
-class ReleasableRuns(Struct, frozen=True):
+class ReleasableRuns(Selection[Run], frozen=True):
     """The first held run of each given schedule, or of all, that has no ready or leased run."""
 
     limit: int
     schedule_ids: Collection[str] | None = None
 
 
-class FirstReadyRuns(Struct, frozen=True):
+class FirstReadyRuns(Selection[Run], frozen=True):
     """The first ready run of each bucket with needs."""
 
 
-class LeasedRuns(Struct, frozen=True, kw_only=True):
+class LeasedRuns(Selection[Run], frozen=True, kw_only=True):
     """Leased runs by id: all, or those of one holder, or with one lease, or only those asked to stop."""
 
     holder: str = ""
@@ -236,14 +220,14 @@ class LeasedRuns(Struct, frozen=True, kw_only=True):
     cancel_requested: bool = False
 
 
-class StepRuns(Struct, frozen=True):
+class StepRuns(Selection[Run], frozen=True):
     """The step runs of a workflow run in creation order; optionally only unfinished ones."""
 
     parent: str
     unfinished: bool = False
 
 
-class RunsOfStep(Struct, frozen=True, kw_only=True):
+class RunsOfStep(Selection[Run], frozen=True, kw_only=True):
     """Runs without a schedule, planned at an instant, with `first <= dedupe_scope < last`."""
 
     planned_at: datetime
@@ -251,56 +235,38 @@ class RunsOfStep(Struct, frozen=True, kw_only=True):
     last: str
 
 
-class RunsBesideOccurrence(Struct, frozen=True, kw_only=True):
+class RunsBesideOccurrence(Selection[Run], frozen=True, kw_only=True):
     """The runs of a schedule at an instant that are not its occurrence, by id: backfills, and by hand."""
 
     schedule_id: str
     planned_at: datetime
 
 
-class WaitingSteps(Struct, frozen=True):
+class WaitingSteps(Selection[Run], frozen=True):
     """The steps of a namespace that wait for an event, or without one for an answer, by id."""
 
     namespace: str
     event: str | None = None
 
 
-class RunsWithNeeds(Struct, frozen=True):
+class RunsWithNeeds(Selection[Run], frozen=True):
     """Runs of schedules that were recorded as waiting for the schedules they need, by id."""
 
     schedule_ids: Collection[str]
 
 
-class RunsWithExternalId(Struct, frozen=True):
+class RunsWithExternalId(Selection[Run], frozen=True):
     """The runs that an external executor calls by an id."""
 
     external_id: str
     limit: int
 
 
-class RunsWithArtifacts(Struct, frozen=True):
+class RunsWithArtifacts(Selection[Run], frozen=True):
     """The first runs after an id that left artifacts, by id."""
 
     after: str
     limit: int
-
-
-RunSelection = (
-    LiveRuns
-    | QueuedRuns
-    | FutureManualRuns
-    | FutureManualRunsIn
-    | ReleasableRuns
-    | FirstReadyRuns
-    | LeasedRuns
-    | StepRuns
-    | RunsOfStep
-    | RunsBesideOccurrence
-    | WaitingSteps
-    | RunsWithNeeds
-    | RunsWithExternalId
-    | RunsWithArtifacts
-)
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True):
@@ -376,6 +342,14 @@ class LimitKeyPrune(Struct, frozen=True):
     """The rows of keys of limits that were last used before an instant and that no lease holds."""
 
     before: datetime
+
+
+class AuditFilter(Struct, frozen=True, kw_only=True):
+    """Which entries of the audit log to list, newest first; without a namespace, those of all."""
+
+    namespace: str | None = None
+    limit: int = 50
+    cursor: str = ""
 
 
 class IncidentFilter(Struct, frozen=True, kw_only=True):

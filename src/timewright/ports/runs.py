@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Protocol, TypeVar
 
 from timewright.core.budgets.budgets import Charge
-from timewright.core.policies.limits import Limit
 from timewright.core.run.leasing import LimitGroup, LimitUsage
 from timewright.core.run.needs import LeaseOffer
 from timewright.core.run.run import Artifact, Attempt, Run
@@ -18,17 +17,23 @@ from timewright.ports.rows import (
     IncidentPrune,
     LimitKeyPrune,
     ObjectPrune,
-    Page,
     PruneRequest,
     Renewal,
     Renewed,
     RunChange,
-    RunFilter,
-    RunSelection,
+    Selection,
 )
-from timewright.ports.workflow import LeaseTransfer
+from timewright.ports.workflow import DependencyWait, FollowUp, LeaseTransfer, StepRow
 
+RunRow = AttemptOutput | RunProgress | Artifact | ExternalId | FollowUp | DependencyWait
 RowOfRun = TypeVar("RowOfRun", Attempt, AttemptOutput, RunProgress, Artifact, ExternalId, Charge)
+
+
+class LimitKeys(Selection[str], frozen=True):
+    """The first keys of a limit with a key, for `get_limits`."""
+
+    limit_key: str
+    limit: int
 
 
 class RunQueries(Protocol):
@@ -67,14 +72,6 @@ class RunQueries(Protocol):
 
     def find_occurrence(self, schedule_id: str, planned_at: datetime) -> Run | None:
         """Return the run of an occurrence, or the row that counts it as dropped."""
-        ...
-
-    def find_runs(self, which: RunFilter) -> Page:
-        """Return a page of runs, newest first; unreadable rows are listed apart."""
-        ...
-
-    def select_runs(self, which: RunSelection) -> list[Run]:
-        """Return the runs that a selection describes, without locking them."""
         ...
 
     def change_runs(self, changes: Sequence[RunChange]) -> set[str]:
@@ -141,11 +138,7 @@ class RunQueries(Protocol):
         ...
 
     def set_limits(self, limits: Mapping[str, int]) -> None:
-        """Set the capacity of limits without a key and a rate."""
-        ...
-
-    def define_limit(self, namespace: str, limit: Limit) -> None:
-        """Put a named limit into force, for all values of its key and all runs that wait for it."""
+        """Set the capacity of limits without a key and a rate; named limits are objects."""
         ...
 
     def save_limit_use(
@@ -154,27 +147,20 @@ class RunQueries(Protocol):
         """Write what locked limits with a key or a rate have used, and what their groups wait for."""
         ...
 
-    def find_limit_keys(self, limit_key: str, *, limit: int) -> tuple[int, dict[str, LimitUsage]]:
-        """Return how many leases hold a limit with a key, and its first keys."""
-        ...
-
     def get_limits(self, keys: Iterable[str], *, lock: bool = False) -> dict[str, LimitUsage]:
         """Return capacity and use of limits; `lock` keeps both unchanged until the transaction ends."""
-        ...
-
-    def count_deferred_runs(self, namespace: str, *, prefix: str) -> int:
-        """Count deferred runs whose reason begins with `prefix`."""
         ...
 
     def release_deferred_runs(self, namespace: str, *, prefix: str, now: datetime) -> int:
         """Let deferred runs whose reason begins with `prefix` start now; returns how many."""
         ...
 
-    def put_run_rows(self, rows: Sequence[AttemptOutput | RunProgress | Artifact | ExternalId]) -> None:
-        """Write what attempts report and leave behind; the rows are of one kind.
+    def put_run_rows(self, rows: Sequence[RunRow]) -> None:
+        """Write what is recorded about runs.
 
-        Output and external ids replace what was written before, and artifacts do not. The progress of a lease
-        that was lost changes nothing.
+        Output and external ids replace what was written before; artifacts and waits do not. The progress of a
+        lease that was lost changes nothing. Open follow-ups are inserted where there is none; of decided ones
+        the decision is written.
         """
         ...
 
@@ -185,8 +171,10 @@ class RunQueries(Protocol):
         """
         ...
 
-    def delete_attempt_output(self, attempts: Sequence[tuple[str, int]]) -> None:
-        """Delete the output of attempts by run and fence; the ended attempt keeps it."""
+    def delete_run_rows(
+        self, kind: type[DependencyWait | StepRow | AttemptOutput], keys: Iterable[str | tuple[str, int]]
+    ) -> None:
+        """Delete waits or steps by run, or output by run and fence, which the ended attempt keeps."""
         ...
 
     def prune(self, request: PruneRequest | ObjectPrune | IncidentPrune | LimitKeyPrune) -> int:

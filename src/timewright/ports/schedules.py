@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -15,8 +15,8 @@ from timewright.ports.rows import (
     ProgressUpdate,
     ScheduleFilter,
     ScheduleRecord,
-    ScheduleSelection,
     ScheduleWrite,
+    Selection,
 )
 
 
@@ -34,6 +34,66 @@ class ScheduleHead(Struct, frozen=True, gc=False):
     name: str
     revision: int
     state: ScheduleState
+
+
+class SchedulesNamed(Selection[ScheduleHead], frozen=True):
+    """Schedules of a namespace by name, in any state; also unreadable ones."""
+
+    namespace: str
+    names: Collection[str]
+
+
+class SchedulesWithIds(Selection[ScheduleHead], frozen=True):
+    """Schedules by id, in any state; also unreadable ones."""
+
+    ids: Collection[str]
+
+
+class SchedulesAtStart(Selection[ScheduleHead], frozen=True):
+    """Active schedules that may have `run_at_start`; a scan, once per start."""
+
+
+class NextSchedules(Selection[ScheduleHead], frozen=True, kw_only=True):
+    """The schedules of a namespace with the earliest wake-ups, earliest first."""
+
+    namespace: str
+    until: datetime
+    limit: int
+
+
+class DueSchedules(Selection[ScheduleHead], frozen=True, kw_only=True):
+    """The schedules of all namespaces that will be due at an instant, earliest first; nothing is locked."""
+
+    until: datetime
+    limit: int
+
+
+class OrderedSchedules(Selection[ScheduleHead], frozen=True):
+    """A page of the schedules of a namespace in an order; scans them. Without a state, not archived ones."""
+
+    which: ScheduleFilter
+
+
+class SetAsideSchedules(Selection[ScheduleHead], frozen=True):
+    """Schedules that were set aside, because no instance could run them."""
+
+    limit: int
+
+
+class StoredRevision(NamedTuple):
+    """A revision of a schedule: when it was written, by whom, and why."""
+
+    schedule: Schedule
+    at: datetime
+    actor: str
+    reason: str
+
+
+class RevisionsOf(Selection[StoredRevision], frozen=True):
+    """The revisions of a schedule, newest first."""
+
+    schedule_id: str
+    limit: int = 50
 
 
 class ScheduleSnapshot(Struct, frozen=True, gc=False):
@@ -65,26 +125,6 @@ class ScheduleQueries(Protocol):
         """Return a schedule by its name."""
         ...
 
-    def get_schedule_names(self, ids: Iterable[str]) -> dict[str, str]:
-        """Return the names of schedules by id, also of unreadable ones."""
-        ...
-
-    def find_schedule_id(self, namespace: str, name: str) -> str | None:
-        """Return the id of a schedule by its name."""
-        ...
-
-    def find_schedule_heads(self, namespace: str, names: Iterable[str]) -> dict[str, ScheduleHead]:
-        """Return schedules by name, in any state, without their definitions; also unreadable ones."""
-        ...
-
-    def select_schedule_ids(self, which: ScheduleSelection) -> list[str]:
-        """Return the ids of the schedules that a selection describes."""
-        ...
-
-    def find_schedules(self, which: ScheduleFilter) -> Page:
-        """Return a page of `ScheduleRecord`, by name; unreadable rows are listed apart."""
-        ...
-
     def list_schedules(self, which: ScheduleFilter) -> Page:
         """Return a page of `ScheduleListRow` of one namespace, by name; unreadable rows are listed apart."""
         ...
@@ -93,25 +133,12 @@ class ScheduleQueries(Protocol):
         """Return schedule definitions by id and revision."""
         ...
 
-    def list_revisions(
-        self, schedule_id: str, *, limit: int = 50
-    ) -> list[tuple[Schedule, datetime, str, str]]:
-        """Return the revisions of a schedule, newest first, with instant, actor and reason."""
-        ...
-
     def due_schedules(
         self, *, until: datetime, limit: int, since: datetime | None = None, shard: tuple[int, int] = (1, 1)
     ) -> list[ScheduleRecord]:
         """Lock and return schedules due by `until`, longest waiting first, skipping rows locked by others.
 
         A shard (k, n) is the k-th of n parts of all schedules, by a hash of their ids.
-        """
-        ...
-
-    def preload_due_schedules(self, *, until: datetime, limit: int) -> list[Schedule]:
-        """Read the definitions of schedules due by `until` into the cache, so that admission is quicker.
-
-        Nothing is decided or locked.
         """
         ...
 

@@ -13,10 +13,12 @@ from msgspec import Struct
 from timewright.errors import TimewrightError
 from timewright.ports.objects import ObjectQueries
 from timewright.ports.overview import OverviewQueries
+from timewright.ports.rows import AuditFilter, IncidentFilter, Page, RunFilter, ScheduleFilter, Selection
 from timewright.ports.runs import RunQueries
-from timewright.ports.schedules import ScheduleQueries
+from timewright.ports.schedules import ScheduleQueries, SchedulesWithIds
 from timewright.ports.workflow import WorkflowQueries
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -32,6 +34,17 @@ class Transaction(
 
     def now(self) -> datetime:
         """Return the store's clock, read in this transaction after it has waited for its locks."""
+        ...
+
+    def find(self, which: ScheduleFilter | RunFilter | AuditFilter | IncidentFilter) -> Page:
+        """Return a page of schedules (`ScheduleRecord`, by name), or runs, audit entries or incidents.
+
+        Unreadable schedules and runs are listed apart.
+        """
+        ...
+
+    def select(self, which: Selection[R]) -> list[R]:
+        """Return the rows that a selection describes; only `UpstreamLinks` can lock them."""
         ...
 
 
@@ -159,6 +172,7 @@ def names_in(store: Store) -> ScheduleNames:
     """The names of the schedules in a store."""
 
     def read(schedule_id: str) -> str:
-        return store.read(lambda tx: tx.get_schedule_names([schedule_id])).get(schedule_id, "")
+        heads = store.read(lambda tx: tx.select(SchedulesWithIds([schedule_id])))
+        return heads[0].name if heads else ""
 
     return ScheduleNames(read)

@@ -11,6 +11,7 @@ from msgspec import Struct
 from timewright.core.moments import ZERO
 from timewright.core.run.run import Run
 from timewright.core.schedule.upstream import EndKind
+from timewright.ports.rows import Selection
 
 LinkKind = Literal["after", "needs"]
 FollowUpState = Literal["open", "done", "void"]
@@ -57,21 +58,8 @@ class WorkflowQueries(Protocol):
         """Return the rows of some or all steps of a workflow run, by step name."""
         ...
 
-    def delete_steps(self, parents: Iterable[str]) -> None:
-        """Delete the step rows of workflow runs."""
-        ...
-
     def read_run_end_effects(self, schedule_ids: Iterable[str] = ()) -> RunEndEffects:
         """Return what the end of runs may affect, in constant time, and which of the schedules fail."""
-        ...
-
-    def get_links(
-        self, *, downstreams: Iterable[str] = (), upstreams: Iterable[str] = (), lock: bool = False
-    ) -> list[Link]:
-        """Return the links of downstream or of upstream schedules.
-
-        `lock`, for downstream schedules, keeps a run that ends from meeting the links meanwhile.
-        """
         ...
 
     def replace_links(
@@ -82,22 +70,6 @@ class WorkflowQueries(Protocol):
 
     def mark_links_met(self, links: Sequence[Link]) -> None:
         """Record the end that met each link, unless a later one is recorded."""
-        ...
-
-    def put_follow_ups(self, rows: Sequence[FollowUp]) -> None:
-        """Insert open follow-ups of ended runs, where there is none; write the decision on the others."""
-        ...
-
-    def find_follow_ups(self, which: OpenFollowUps | FollowUpsOfRun) -> list[FollowUp]:
-        """Return follow-ups, earliest first."""
-        ...
-
-    def add_dependency_waits(self, waits: Sequence[tuple[str, str]]) -> None:
-        """Record runs that wait for a dependency, each with its schedule."""
-        ...
-
-    def delete_dependency_waits(self, run_ids: Iterable[str]) -> None:
-        """Delete the records of waiting runs."""
         ...
 
 
@@ -121,6 +93,22 @@ class Link(Struct, frozen=True, kw_only=True):
     met_by: str = ""
 
 
+class UpstreamLinks(Selection[Link], frozen=True):
+    """The links of schedules to those that they follow or need.
+
+    `lock` keeps a run that ends from meeting the links until the transaction ends.
+    """
+
+    downstreams: Collection[str]
+    lock: bool = False
+
+
+class DownstreamLinks(Selection[Link], frozen=True):
+    """The links of schedules to those that follow or need them."""
+
+    upstreams: Collection[str]
+
+
 class FollowUp(Struct, frozen=True, kw_only=True):
     """An ended run and a schedule that follows it: when the follow-up is due, and the run it led to.
 
@@ -136,14 +124,21 @@ class FollowUp(Struct, frozen=True, kw_only=True):
     run_id: str = ""
 
 
-class OpenFollowUps(Struct, frozen=True):
-    """Undecided follow-ups of schedules, at most `limit` of each."""
+class DependencyWait(Struct, frozen=True):
+    """A run that waits for a dependency, and its schedule."""
+
+    run_id: str
+    schedule_id: str
+
+
+class OpenFollowUps(Selection[FollowUp], frozen=True):
+    """Undecided follow-ups of schedules, earliest first, at most `limit` of each."""
 
     downstreams: Collection[str]
     limit: int
 
 
-class FollowUpsOfRun(Struct, frozen=True):
-    """The follow-ups that led to a run or came from it."""
+class FollowUpsOfRun(Selection[FollowUp], frozen=True):
+    """The follow-ups that led to a run or came from it, earliest first."""
 
     run_id: str

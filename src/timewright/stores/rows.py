@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from enum import Enum
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +19,7 @@ from timewright.core.schedule.decision import Candidate, Source
 from timewright.errors import UnreadableRow
 
 Row = Sequence[Any]
+T = TypeVar("T", bound=Struct)
 
 MICROSECOND = timedelta(microseconds=1)
 # Buckets of groups begin with the mark, so that they sort after all others.
@@ -91,6 +93,57 @@ def storable_text(value: str) -> str:
         return value
     whole = value.replace("\0", "\ufffd").encode("utf-16", "surrogatepass")
     return whole.decode("utf-16", "replace")
+
+
+def struct_reader(kind: type[T], /, **decoders: Callable[[Any], Any]) -> Callable[[Row], T]:
+    """Return what makes a struct of a row whose columns are its first fields.
+
+    Instants, durations, booleans and enums are decoded by the type of the field; `decoders` are for others.
+    """
+    names, hints = kind.__struct_fields__, get_type_hints(kind)
+    by_name = {name: decoders.get(name) or _decoder_of(hints[name]) for name in names}
+    decoded = [(name, decode) for name, decode in by_name.items() if decode is not None]
+
+    def read(row: Row) -> T:
+        values = dict(zip(names, row, strict=False))
+        for name, decode in decoded:
+            if name in values:
+                values[name] = decode(values[name])
+        return kind(**values)
+
+    return read
+
+
+def _decoder_of(hint: Any) -> Callable[[Any], Any] | None:
+    types = [one for one in get_args(hint) or (hint,) if isinstance(one, type)]
+    if datetime in types:
+        return to_instant
+    if timedelta in types:
+        return lambda value: None if value is None else value * MICROSECOND
+    return next((one for one in types if one is bool or issubclass(one, Enum)), None)
+
+
+def struct_row(value: Struct) -> tuple[Any, ...]:
+    """The fields of a struct as the columns of a row: the inverse of `struct_reader`."""
+    return tuple(column_value(getattr(value, name)) for name in value.__struct_fields__)
+
+
+def column_value(value: Any) -> Any:
+    """A value as databases store it: instants and durations in microseconds, text without NUL."""
+    match value:
+        case Enum():
+            return value.value
+        case str():
+            return storable_text(value)
+        case bytes():
+            return value.decode()
+        case bool():
+            return int(value)
+        case datetime():
+            return (value - EPOCH) // MICROSECOND
+        case timedelta():
+            return value // MICROSECOND
+    return value
 
 
 def run_row(run: Run) -> tuple[Any, ...]:
@@ -187,46 +240,27 @@ def read_run(row: Row) -> Run:
 
 def read_fresh_run(row: Row, needs: tuple[str, ...], limit_keys: tuple[str, ...]) -> Run:
     """Decode a run that was never leased, from the few columns of `ready_runs_of_bucket`."""
-    (
-        run_id,
-        namespace,
-        schedule_id,
-        dedupe_scope,
-        planned_at,
-        fire_at,
-        state,
-        source,
-        revision,
-        queue,
-        priority,
-        exclusive,
-        handoff,
-        created_at,
-        previous,
-        more,
-        *_,
-    ) = row
     try:
-        planned = EPOCH + planned_at * MICROSECOND
-        extra = _new_extra(more) if more else _NO_EXTRA
+        planned = EPOCH + row[4] * MICROSECOND
+        extra = _new_extra(row[15]) if row[15] else _NO_EXTRA
         return Run(
-            id=run_id,
-            namespace=namespace,
-            schedule_id=schedule_id,
-            dedupe_scope=dedupe_scope,
+            id=row[0],
+            namespace=row[1],
+            schedule_id=row[2],
+            dedupe_scope=row[3],
             planned_at=planned,
-            fire_at=planned if fire_at == planned_at else cached_instant(fire_at),
-            state=_RUN_STATES[state],
-            source=SOURCES[source],
-            revision=revision,
-            queue=queue,
+            fire_at=planned if row[5] == row[4] else cached_instant(row[5]),
+            state=_RUN_STATES[row[6]],
+            source=SOURCES[row[7]],
+            revision=row[8],
+            queue=row[9],
             limit_keys=limit_keys,
             needs=needs,
-            priority=priority,
-            exclusive=exclusive == 1,
-            handoff=handoff == 1,
-            created_at=cached_instant(created_at),
-            previous=previous,
+            priority=row[10],
+            exclusive=row[11] == 1,
+            handoff=row[12] == 1,
+            created_at=cached_instant(row[13]),
+            previous=row[14],
             trail=extra.trail,
             missed=extra.missed,
             fired_by=extra.fired_by,
@@ -235,7 +269,7 @@ def read_fresh_run(row: Row, needs: tuple[str, ...], limit_keys: tuple[str, ...]
             payload=extra.payload,
         )
     except (KeyError, TypeError, OverflowError, msgspec.MsgspecError) as error:
-        raise UnreadableRow(f"run {run_id} cannot be read: {error}", field="runs", value=run_id) from error
+        raise UnreadableRow(f"run {row[0]} cannot be read: {error}", field="runs", value=row[0]) from error
 
 
 def settled_columns(settled: Sequence[tuple[Run, Attempt]]) -> tuple[list[Any], ...]:
@@ -302,25 +336,11 @@ def attempt_columns(attempts: Sequence[Attempt]) -> tuple[list[Any], ...]:
     )
 
 
-def read_attempt(row: Row) -> Attempt:
-    """The inverse of `attempt_columns`."""
-    return Attempt(
-        run_id=row[0],
-        fence=row[1],
-        number=row[2],
-        lease_id=row[3],
-        holder=row[4],
-        leased_at=EPOCH + row[5] * MICROSECOND,
-        lease_until=EPOCH + row[6] * MICROSECOND,
-        started_at=to_instant(row[7]),
-        ended_at=EPOCH + row[8] * MICROSECOND,
-        outcome=row[9],
-        charged=row[10] == 1,
-        outcome_label=row[11],
-        error=row[12],
-        result=_read_any(row[13]) if row[13] else None,
-        cost=_read_cost(row[14]) if row[14] else None,
-    )
+read_attempt = struct_reader(
+    Attempt,
+    result=lambda text: _read_any(text) if text else None,
+    cost=lambda text: _read_cost(text) if text else None,
+)
 
 
 def _mended(value: Any) -> Any:

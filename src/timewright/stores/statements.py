@@ -98,9 +98,11 @@ def load_statements(dialect: Dialect) -> dict[str, Statement]:
     """Return every statement by name, in one dialect."""
     text = resources.files("timewright.stores.sql").joinpath("statements.sql").read_text("utf-8")
     statements: dict[str, Statement] = {}
+    columns_of: dict[str, Columns] = {}
     for name, columns, only, body in _parse(text):
+        columns_of[name] = columns or columns_of.get(name.removesuffix("_changed"), ())
         if only in ("", dialect.name):
-            statements[name] = _build_statement(name, columns, body, dialect)
+            statements[name] = _build_statement(name, columns_of[name], body, dialect)
     return statements
 
 
@@ -119,7 +121,7 @@ def _parse(text: str) -> list[tuple[str, Columns, str, str]]:
 
 def _build_statement(name: str, columns: Columns, body: str, dialect: Dialect) -> Statement:
     body = body.replace("{run}", ", ".join(f"runs.{column}" for column in RUN_COLUMNS.split()))
-    body = body.replace("{schedule}", SCHEDULE_COLUMNS.strip()).replace("{listed}", LIST_COLUMNS.strip())
+    body = body.replace("{schedule}", SCHEDULE_COLUMNS.strip())
     body = body.replace("{delay_bound}", _DELAY_BOUND).replace("{first_start}", _FIRST_START.strip())
     returns_ids = "{changed:" in body
     varying = tuple(number for number, (column, _) in enumerate(columns) if column.endswith("*"))
@@ -168,6 +170,10 @@ def _sqlite_placeholder(name: str, argument: str) -> str:
     # Changed rows are counted instead, which costs less than RETURNING.
     if name == "each":
         return f"json_each(:{argument}) wanted"
+    if name == "json_line":
+        return f"json_array({LIST_COLUMNS.strip()})"
+    if name == "join_lines":
+        return "group_concat(line, char(10))"
     return f"IN (SELECT value FROM json_each(:{argument}))" if name == "in" else ""
 
 
@@ -177,6 +183,8 @@ def _postgres_placeholder(name: str, argument: str) -> str:
         "in": f"= ANY(:{argument}::text[])",
         "each": f"unnest(:{argument}::text[]) AS wanted (value)",
         "changed": f"RETURNING {argument}.id",
+        "json_line": f"json_build_array({LIST_COLUMNS.strip()})::text",
+        "join_lines": "string_agg(line, chr(10) ORDER BY name)",
         "lock": f"FOR UPDATE{of}",
         "skip_locked": f"FOR UPDATE{of} SKIP LOCKED",
     }[name]

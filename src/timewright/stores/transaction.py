@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from timewright.ports.rows import AuditFilter, IncidentFilter, Page, RunFilter, ScheduleFilter
 from timewright.stores.queries.alerts import SqlAlertQueries
-from timewright.stores.queries.budgets import SqlBudgetQueries
 from timewright.stores.queries.objects import SqlObjectQueries
 from timewright.stores.queries.overview import SqlOverviewQueries, SqlScheduleViews
 from timewright.stores.queries.run_rows import SqlRunRowQueries
@@ -22,7 +22,18 @@ class SqlTransaction(
     SqlOverviewQueries,
     SqlLinkQueries,
     SqlRunRowQueries,
-    SqlBudgetQueries,
     SqlAlertQueries,
 ):
     """Implements `ports.Transaction`; the databases differ only in the executor."""
+
+    def find(self, which: ScheduleFilter | RunFilter | AuditFilter | IncidentFilter) -> Page:
+        """Return a page of schedules, runs, audit entries or incidents."""
+        match which:
+            case RunFilter():
+                return self.find_runs(which)
+            case ScheduleFilter():
+                return self.find_schedules(which)
+            case AuditFilter():
+                return self.find_audit(which)
+            case IncidentFilter():
+                return self.find_incidents(which)

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from timewright.core.moments import ZERO
 from timewright.errors import TimewrightError
 from timewright.ports import LiveCount, Store
+from timewright.ports.overview import LiveCounts
 from timewright.telemetry.metrics import LIVE_METRICS, MAX_LABEL_SETS, OTHER, PREFIX
 
 MAX_ROWS_COUNTED = 20_000
@@ -53,7 +54,7 @@ class LiveMetricsCollector(Collector):
         yield from self._engine_metrics()
         try:
             now = self._store.now()
-            counts = self._store.read(lambda tx: tx.count_live(now=now, max_rows=MAX_ROWS_COUNTED))
+            counts = self._store.read(lambda tx: tx.select(LiveCounts(now=now, max_rows=MAX_ROWS_COUNTED)))
         except TimewrightError:
             yield _single("store_up", 0)
             return

@@ -29,6 +29,7 @@ from timewright.operations import OperationContext, operations
 from timewright.operations.definitions.programs import TriggerInput, encode_trigger, request_fields
 from timewright.operations.lookup import not_found, schedule_names
 from timewright.ports import Observer, RunFilter, Store, Target
+from timewright.ports.schedules import SchedulesNamed
 from timewright.stores.sqlite.store import SqliteStore
 from timewright.targets.call.registry import FunctionRegistry
 from timewright.testing.clock import ManualClock, parse_elapsed, to_instant
@@ -173,7 +174,7 @@ class Bench:
     def runs(self, name: str, *, limit: int = 1000) -> list[Run]:
         """Return every run of a schedule, oldest first, skipped ones included."""
         schedule_id = self.find(name)
-        page = self.store.read(lambda tx: tx.find_runs(RunFilter(schedule_id=schedule_id, limit=limit)))
+        page = self.store.read(lambda tx: tx.find(RunFilter(schedule_id=schedule_id, limit=limit)))
         return sorted(page.rows, key=lambda run: (run.planned_at, run.id))
 
     def attempts(self, name: str) -> list[Attempt]:
@@ -194,10 +195,10 @@ class Bench:
 
     def find(self, name: str) -> str:
         """Return the id of a schedule by its name."""
-        found = self.store.read(lambda tx: tx.find_schedule_id("default", name))
-        if found is None:
+        found = self.store.read(lambda tx: tx.select(SchedulesNamed("default", [name])))
+        if not found:
             raise self._unknown_schedule(name)
-        return found
+        return found[0].id
 
     def __repr__(self) -> str:
         names = self.store.read(lambda tx: schedule_names(tx, "default"))

@@ -76,6 +76,6 @@ def _folder_beside(url: str) -> Path | None:
 
 def _read_page(tx: Transaction, *, after: str) -> list[tuple[Artifact, str]]:
     """The artifacts of the next runs, each with its namespace; all of a run are in one page."""
-    runs = {run.id: run for run in tx.select_runs(RunsWithArtifacts(after, PAGE_RUNS))}
+    runs = {run.id: run for run in tx.select(RunsWithArtifacts(after, PAGE_RUNS))}
     found = tx.get_run_rows(Artifact, runs)
     return [(one, run.namespace) for run in runs.values() for one in found[run.id]]

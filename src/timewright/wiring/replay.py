@@ -26,6 +26,8 @@ from timewright.ledger.schedule_progress import progress_after_clock_return
 from timewright.ledger.snapshot import copy_objects, read_fleet, unleased
 from timewright.operations import OperationContext, operations
 from timewright.ports import RunFilter, ScheduleRecord, ScheduleWrite, Store, Transaction
+from timewright.ports.objects import AdjustmentsOf
+from timewright.ports.schedules import RevisionsOf, StoredRevision
 from timewright.settings import Settings
 from timewright.wiring.what_if import Change, WhatIf, merge_outages, put_definition, what_if
 
@@ -88,10 +90,10 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
 
 
 class _History(Struct, frozen=True, kw_only=True):
-    """One schedule: its definitions, oldest first, its recorded runs and its adjustments."""
+    """One schedule: its definitions, newest first, its recorded runs and its adjustments."""
 
     record: ScheduleRecord
-    revisions: tuple[tuple[datetime, Schedule], ...]
+    revisions: tuple[StoredRevision, ...]
     runs: tuple[Run, ...]
     adjustments: tuple[Adjustment, ...]
 
@@ -101,7 +103,7 @@ class _History(Struct, frozen=True, kw_only=True):
 
     def definition_at(self, instant: datetime) -> Schedule | None:
         """The definition in force at an instant; None before it was created."""
-        return next((one for at, one in reversed(self.revisions) if at <= instant), None)
+        return next((one.schedule for one in self.revisions if one.at <= instant), None)
 
 
 def replay(
@@ -180,17 +182,12 @@ def _read_histories(tx: Transaction, *, namespace: str, question: Replay) -> lis
         schedule = record.schedule
         if question.schedules and schedule.name not in question.schedules:
             continue
-        revisions = tx.list_revisions(schedule.id, limit=PAGE_ROWS)
-        if revisions[-1][1] >= question.until:
+        revisions = tuple(tx.select(RevisionsOf(schedule.id, limit=PAGE_ROWS)))
+        if revisions[-1].at >= question.until:
             continue
-        histories.append(
-            _History(
-                record=record,
-                revisions=tuple((at, one) for one, at, _, _ in reversed(revisions)),
-                runs=tuple(_read_runs(tx, schedule.id, question)),
-                adjustments=tuple(reversed(tx.list_adjustments(schedule.id))),
-            )
-        )
+        runs = tuple(_read_runs(tx, schedule.id, question))
+        adjustments = tuple(reversed(tx.select(AdjustmentsOf(schedule.id))))
+        histories.append(_History(record=record, revisions=revisions, runs=runs, adjustments=adjustments))
     return histories
 
 
@@ -199,7 +196,7 @@ def _read_runs(tx: Transaction, schedule_id: str, question: Replay) -> list[Run]
     found: list[Run] = []
     which = RunFilter(schedule_id=schedule_id, limit=PAGE_ROWS)
     while True:
-        page = tx.find_runs(which)
+        page = tx.find(which)
         for run in page.rows:
             if run.source not in _BY_HAND and not run.dedupe_scope:
                 found.append(run)
@@ -249,14 +246,14 @@ def _changes(histories: Sequence[_History], question: Replay) -> Iterator[tuple[
     """The edits and adjustments of the span, and at its start and after edits what is different this time."""
     written = {one.name: one for one in question.definitions}
     for one in histories:
-        edits = [(at, edit) for at, edit in one.revisions if question.since < at < question.until]
-        begins = question.since if one.definition_at(question.since) else edits[0][0]
+        edits = [edit for edit in reversed(one.revisions) if question.since < edit.at < question.until]
+        begins = question.since if one.definition_at(question.since) else edits[0].at
         if one.name in written:
             yield begins, partial(put_definition, definition=written.pop(one.name))
         else:
-            yield from ((at, _edit(definition)) for at, definition in edits)
+            yield from ((edit.at, _edit(edit.schedule)) for edit in edits)
         if question.fields:
-            for at in sorted({begins, *(at for at, _ in edits)}):
+            for at in sorted({begins, *(edit.at for edit in edits)}):
                 yield at + _INSTANT, _call("schedule update", schedule=one.name, **question.fields)
         for adjustment in one.adjustments:
             is_left_out = _hint_id(one, adjustment) in question.without_hints

@@ -26,6 +26,7 @@ from timewright.operations import OperationContext
 from timewright.operations.health.pauses import add_installation_pause, audit_pause, new_pause
 from timewright.operations.health.verify import read_history
 from timewright.ports import Clock, Store, Transaction
+from timewright.ports.objects import OpenPauses
 from timewright.stores.store_info import back_up_file, check_new_file, read_file_info
 from timewright.stores.table_copy import SqliteTables, TableAccess, copy_tables, store_tables
 from timewright.verification import check
@@ -292,7 +293,7 @@ def _end_pause(store: Store, pause: Pause, *, by: str) -> None:
 
 
 def _move_pause(store: Store) -> Pause | None:
-    open_pauses = store.read(lambda tx: tx.open_pauses())
+    open_pauses = store.read(lambda tx: tx.select(OpenPauses()))
     return next((pause for pause in open_pauses if pause.origin == MOVE), None)
 
 

@@ -64,7 +64,7 @@ def public_folder() -> Iterator[Path]:
 
 
 def count(store: Store) -> int:
-    return len(store.read(lambda tx: tx.find_runs(RunFilter(limit=1000))).rows)
+    return len(store.read(lambda tx: tx.find(RunFilter(limit=1000))).rows)
 
 
 def filled(path: Path) -> Path:
@@ -185,7 +185,7 @@ def test_a_damaged_page_is_reported(tmp_path: Path, kind: str) -> None:
         content[page * 4096 : page * 4096 + 200] = b"\xa5" * 200
     path.write_bytes(content)
     with pytest.raises(ForeignStore):
-        SqliteStore(path).read(lambda tx: tx.find_runs(RunFilter(limit=1000)))
+        SqliteStore(path).read(lambda tx: tx.find(RunFilter(limit=1000)))
 
 
 def test_a_truncated_wal_loses_only_its_end(tmp_path: Path, kind: str) -> None:

@@ -40,7 +40,7 @@ def table_columns(database: Database) -> dict[str, list[str]]:
 
 
 def count(store: Store) -> int:
-    return len(store.read(lambda tx: tx.find_runs(RunFilter(limit=1000))).rows)
+    return len(store.read(lambda tx: tx.find(RunFilter(limit=1000))).rows)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from timewright.core.moments import HOUR
 from timewright.core.run.run import Run, RunState
 from timewright.errors import OutcomeUnknown, StoreReadOnly, StoreUnavailable
 from timewright.ports import ProgressUpdate, PruneRequest, RunFilter, ScheduleFilter, Store
-from timewright.ports.rows import LeasedRuns
+from timewright.ports.rows import AuditFilter, LeasedRuns
 from timewright.stores.sqlite import store as sqlite
 
 
@@ -37,7 +37,7 @@ class Stop(Exception):
 
 
 def count(store: Store) -> int:
-    return len(store.read(lambda tx: tx.find_runs(RunFilter(limit=1000))).rows)
+    return len(store.read(lambda tx: tx.find(RunFilter(limit=1000))).rows)
 
 
 def test_work_that_raises_changes_nothing_and_its_error_comes_through(store: Store) -> None:
@@ -54,9 +54,9 @@ def test_work_that_raises_changes_nothing_and_its_error_comes_through(store: Sto
     with pytest.raises(Stop):
         store.write(work)
     assert count(store) == 0
-    assert store.read(lambda tx: tx.find_schedules(ScheduleFilter())).rows == ()
+    assert store.read(lambda tx: tx.find(ScheduleFilter())).rows == ()
     assert store.read(lambda tx: tx.get_objects("calendar")) == []
-    assert store.read(lambda tx: tx.find_audit()).rows == ()
+    assert store.read(lambda tx: tx.find(AuditFilter())).rows == ()
     assert store.read(lambda tx: tx.check_audit()).entries == 0
 
 
@@ -153,7 +153,7 @@ def test_a_read_sees_one_snapshot(database: Database) -> None:
         return [
             first,
             tx.get_schedules([schedule.id])[schedule.id].progress.runs,
-            len(tx.select_runs(LeasedRuns())),
+            len(tx.select(LeasedRuns())),
         ]
 
     with meanwhile(lambda: one.read(look)) as reading:

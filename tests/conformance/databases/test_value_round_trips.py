@@ -44,6 +44,7 @@ from timewright.core.moments import MAX_STORED_INSTANT, MIN_STORED_INSTANT
 from timewright.core.run.run import Attempt, Run, RunState
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress
 from timewright.ports import ProgressUpdate, RunChange, Store
+from timewright.ports.rows import AuditFilter
 
 # All examples share the store; each writes its own rows.
 examples = settings(
@@ -178,7 +179,7 @@ def test_the_body_of_an_object_comes_back_byte_for_byte(store: Store, body: str)
 def test_every_field_of_an_audit_entry_is_stored(store: Store, text: str, at: datetime) -> None:
     line = entry(text, at=at, actor=text, origin=text, subject=text, before=text, after=text, reason=text)
     store.write(lambda tx: tx.add_audit([line]))
-    assert store.read(lambda tx: tx.find_audit(limit=1)).rows == (line,)
+    assert store.read(lambda tx: tx.find(AuditFilter(limit=1))).rows == (line,)
 
 
 def test_a_row_of_many_kilobytes_comes_back(store: Store) -> None:

@@ -6,6 +6,7 @@ from tests.conformance.support.builders import NOON, make_schedule, new_id, sche
 from timewright.core.moments import HOUR, MINUTE
 from timewright.core.schedule.adjustments import Adjustment, AdjustmentKind
 from timewright.ports import Store
+from timewright.ports.objects import AdjustmentsOf, LastPauses
 from timewright.verification.rows import AdjustmentRow
 
 
@@ -25,9 +26,9 @@ def test_adjustments_are_listed_newest_first_as_they_were_written(store: Store) 
     store.write(lambda tx: tx.add_adjustments([moved]))
     store.write(lambda tx: tx.add_adjustments([]))
 
-    assert store.read(lambda tx: tx.list_adjustments(mine)) == [moved, hint]
-    assert store.read(lambda tx: tx.list_adjustments(mine, limit=1)) == [moved]
-    assert store.read(lambda tx: tx.list_adjustments(other)) == [pause]
+    assert store.read(lambda tx: tx.select(AdjustmentsOf(mine))) == [moved, hint]
+    assert store.read(lambda tx: tx.select(AdjustmentsOf(mine, limit=1))) == [moved]
+    assert store.read(lambda tx: tx.select(AdjustmentsOf(other))) == [pause]
 
 
 def test_verification_reads_adjustments_in_pages_of_one_namespace(store: Store) -> None:
@@ -68,5 +69,7 @@ def test_the_last_pause_of_each_schedule_is_found(store: Store) -> None:
 
     store.write(lambda tx: tx.add_adjustments([first, pause, last, resumed]))
 
-    assert store.read(lambda tx: tx.last_pauses([mine, other, never])) == {mine: last, other: pause}
-    assert store.read(lambda tx: tx.last_pauses([])) == {}
+    assert {
+        one.schedule_id: one for one in store.read(lambda tx: tx.select(LastPauses([mine, other, never])))
+    } == {mine: last, other: pause}
+    assert store.read(lambda tx: tx.select(LastPauses([]))) == []

@@ -14,7 +14,7 @@ from timewright.core.alerts.channels import Channel, Poll
 from timewright.core.alerts.incidents import Incident
 from timewright.core.moments import DAY, HOUR, MINUTE, SECOND
 from timewright.ports import Store
-from timewright.ports.objects import AlertRow
+from timewright.ports.objects import AlertRow, AlertRows
 from timewright.ports.rows import IncidentFilter, IncidentPrune
 
 
@@ -39,7 +39,7 @@ def save(store: Store, *rows: Incident, new: bool = True) -> set[str]:
 
 
 def listed(store: Store, *, open_only: bool = False, namespace: str | None = None) -> list[str]:
-    page = store.read(lambda tx: tx.find_incidents(IncidentFilter(namespace=namespace, open_only=open_only)))
+    page = store.read(lambda tx: tx.find(IncidentFilter(namespace=namespace, open_only=open_only)))
     return [one.id for one in page.rows]
 
 
@@ -49,7 +49,7 @@ def claim(store: Store, now: datetime) -> bool:
 
 def rows_of(store: Store, source: str) -> list[AlertRow]:
     found = store.read(
-        lambda tx: tx.alert_rows(late=NOON, missed=NOON - HOUR, recent=NOON - DAY, max_rows=100)
+        lambda tx: tx.select(AlertRows(late=NOON, missed=NOON - HOUR, recent=NOON - DAY, max_rows=100))
     )
     return [row for row in found if row.source == source]
 
@@ -72,16 +72,16 @@ def test_a_closed_incident_stays_closed(store: Store) -> None:
     save(store, incident(1))
     save(store, incident(1, closed_at=NOON, ended_by="a success"), new=False)
     assert save(store, incident(1), new=False) == set()
-    (found,) = store.read(lambda tx: tx.find_incidents(IncidentFilter(incident_id="inc_0001"))).rows
+    (found,) = store.read(lambda tx: tx.find(IncidentFilter(incident_id="inc_0001"))).rows
     assert (found.closed_at, found.ended_by) == (NOON, "a success")
-    assert store.read(lambda tx: tx.find_incidents(IncidentFilter(incident_id="inc_none"))).rows == ()
+    assert store.read(lambda tx: tx.find(IncidentFilter(incident_id="inc_none"))).rows == ()
 
 
 def test_incidents_are_listed_in_pages_newest_first(store: Store) -> None:
     save(store, *(incident(n, subject=f"sch_{n}") for n in range(5)))
     which = IncidentFilter(open_only=True, limit=3)
-    first = store.read(lambda tx: tx.find_incidents(which))
-    second = store.read(lambda tx: tx.find_incidents(replace(which, cursor=first.cursor)))
+    first = store.read(lambda tx: tx.find(which))
+    second = store.read(lambda tx: tx.find(replace(which, cursor=first.cursor)))
     assert [one.id[-1] for one in (*first.rows, *second.rows)] == ["4", "3", "2", "1", "0"]
     assert second.cursor == ""
     assert listed(store, namespace="other") == []

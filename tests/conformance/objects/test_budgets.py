@@ -17,6 +17,8 @@ from timewright.core.budgets.budgets import EMPTY_CATALOG, Budget, BudgetUsage, 
 from timewright.core.moments import DAY, HOUR, MINUTE
 from timewright.core.run.run import RunState
 from timewright.ports import PruneRequest, Store, StoredObject
+from timewright.ports.objects import UsageByPeriod
+from timewright.ports.overview import DeferredRuns
 
 DAILY = Budget(name="daily", namespace="default", unit=Unit.REQUESTS, limit=3)
 TODAY = DAILY.period_at(NOON).start
@@ -26,19 +28,11 @@ PLACE = (DAILY.account_name, TODAY)
 def keep(store: Store, kind: str, name: str, body: bytes) -> None:
     row = StoredObject(kind=kind, namespace="default", name=name, body=body, at=NOON)
 
-    def work(tx: Any) -> None:
-        tx.put_objects([row])
-        tx.mark_budgets_changed()
-
-    store.write(work)
+    store.write(lambda tx: tx.put_objects([row]))
 
 
 def drop(store: Store, kind: str, name: str) -> None:
-    def work(tx: Any) -> None:
-        tx.delete_object(kind, namespace="default", name=name)
-        tx.mark_budgets_changed()
-
-    store.write(work)
+    store.write(lambda tx: tx.delete_object(kind, namespace="default", name=name))
 
 
 def charge(run_id: str = "run_1", fence: int = 1, *, at: datetime = NOON, **fields: Any) -> Charge:
@@ -73,7 +67,6 @@ def test_a_committed_budget_change_is_visible_everywhere_and_a_rolled_back_one_n
     def undone(tx: Any) -> None:
         row = StoredObject(kind="budget", namespace="default", name="daily", body=b"{}", at=NOON)
         tx.put_objects([row])
-        tx.mark_budgets_changed()
         assert not tx.read_budgets().budgets
         raise LookupError
 
@@ -126,7 +119,7 @@ def test_charges_are_counted_when_they_are_made_and_again_when_they_are_known(st
     store.write(lambda tx: tx.close_charges({taken[1]: charge("run_2", used=55)}))
     assert account(store) == BudgetUsage(56, 2)
     assert charges(store, "run_2") == [charge("run_2", used=55)]
-    assert store.read(lambda tx: tx.list_accounts(DAILY.account_name, limit=5)) == [
+    assert store.read(lambda tx: tx.select(UsageByPeriod(DAILY.account_name, limit=5))) == [
         (TODAY, BudgetUsage(56, 2))
     ]
     store.write(lambda tx: tx.add_charges([]))
@@ -142,7 +135,7 @@ def test_recounting_sums_the_charges_of_the_new_period(store: Store) -> None:
     (moved,) = charges(store, "run_2")
     store.write(lambda tx: tx.close_charges({moved: replace(moved, used=4, held=0, open=False)}))
     assert account(store, (DAILY.account_name, hour)) == BudgetUsage(4, 0)
-    store.write(lambda tx: tx.delete_budget_usage(DAILY.account_name))
+    store.write(lambda tx: tx.delete_object("budget", namespace="default", name="daily"))
     assert account(store) == account(store, (DAILY.account_name, hour)) == BudgetUsage()
     assert charges(store, "run_1", "run_2") == []
 
@@ -153,7 +146,9 @@ def test_releasing_deferred_runs_affects_only_their_reason(store: Store) -> None
     runs = [mine, make_run(fire_at=later, reason="budget: daily2: used up"), make_run(fire_at=later)]
     foreign = make_run(fire_at=later, reason="budget: daily: used up", namespace="other")
     add(store, *runs, foreign)
-    assert store.read(lambda tx: tx.count_deferred_runs("default", prefix="budget: daily:")) == 1
+    assert store.read(lambda tx: tx.count(DeferredRuns(namespace="default", prefix="budget: daily:"))) == {
+        "runs": 1
+    }
     assert store.write(lambda tx: tx.release_deferred_runs("default", prefix="budget: daily:", now=NOON)) == 1
     ready = store.write(lambda tx: tx.ready_runs(now=NOON, limit=10))
     assert [run.id for run in ready] == [mine.id]
@@ -173,7 +168,7 @@ def test_locked_budgets_cannot_be_changed_by_another_transaction(database: Datab
     store, other = database.open(), database.open()
     with (
         held_open(store, lambda tx: tx.lock("budgets")) as held,
-        meanwhile(lambda: other.write(lambda tx: tx.mark_budgets_changed())) as second,
+        meanwhile(lambda: keep(other, "budget", "daily", b"{}")) as second,
     ):
         assert wait([second], timeout=0.1).not_done
         held.release()

@@ -15,7 +15,7 @@ from tests.conformance.support.databases import Database
 from timewright.core.moments import HOUR
 from timewright.errors import Conflict, InvalidInput
 from timewright.ports import Store, StoredObject
-from timewright.ports.rows import ObjectPrune
+from timewright.ports.rows import AuditFilter, ObjectPrune
 
 
 def put(store: Store, *rows: StoredObject, replaces: dict[str, int] | None = None) -> None:
@@ -203,7 +203,7 @@ def test_audit_lines_are_listed_newest_first_in_pages(store: Store) -> None:
     lines = [entry(f"act-{n}", at=NOON + n * HOUR) for n in range(25)]
     for start in range(0, 25, 5):
         log(store, *lines[start : start + 5])
-    every = pages(lambda c: store.read(lambda tx: tx.find_audit(limit=10, cursor=c)))
+    every = pages(lambda c: store.read(lambda tx: tx.find(AuditFilter(limit=10, cursor=c))))
     assert [len(page) for page in every] == [10, 10, 5]
     assert [line for page in every for line in page] == lines[::-1]
 
@@ -211,9 +211,9 @@ def test_audit_lines_are_listed_newest_first_in_pages(store: Store) -> None:
 def test_audit_pages_do_not_shift_when_a_line_is_added(store: Store) -> None:
     lines = [entry(f"act-{n}") for n in range(4)]
     log(store, *lines)
-    first = store.read(lambda tx: tx.find_audit(limit=2))
+    first = store.read(lambda tx: tx.find(AuditFilter(limit=2)))
     log(store, entry("later"))
-    rest = store.read(lambda tx: tx.find_audit(limit=2, cursor=first.cursor))
+    rest = store.read(lambda tx: tx.find(AuditFilter(limit=2, cursor=first.cursor)))
     assert [*first.rows, *rest.rows] == lines[::-1]
 
 
@@ -221,13 +221,13 @@ def test_audit_pages_do_not_shift_when_a_line_is_added(store: Store) -> None:
 def test_a_cursor_that_we_did_not_give_is_refused(store: Store, cursor: str) -> None:
     log(store, entry())
     with pytest.raises(InvalidInput, match="cursor"):
-        store.read(lambda tx: tx.find_audit(cursor=cursor))
+        store.read(lambda tx: tx.find(AuditFilter(cursor=cursor)))
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1001])
 def test_an_audit_page_has_a_limit(store: Store, limit: int) -> None:
     with pytest.raises(InvalidInput, match="limit"):
-        store.read(lambda tx: tx.find_audit(limit=limit))
+        store.read(lambda tx: tx.find(AuditFilter(limit=limit)))
 
 
 def test_an_untouched_audit_log_is_valid(store: Store) -> None:

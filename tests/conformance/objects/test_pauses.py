@@ -25,7 +25,8 @@ from timewright.core.run.needs import LeaseOffer
 from timewright.core.run.run import Run
 from timewright.core.schedule.pauses import Pause, pause_need
 from timewright.ports import RunChange, Store, Transaction
-from timewright.ports.rows import SetAsideSchedules
+from timewright.ports.objects import OpenPauses
+from timewright.ports.schedules import SetAsideSchedules
 
 
 def pause(store: Store, *, until: datetime | None = None, origin: str = "human") -> Pause:
@@ -62,10 +63,10 @@ def leased(store: Store, *, now: datetime = NOON) -> int:
 
 def test_an_open_pause_is_listed_with_who_set_it_and_why(store: Store) -> None:
     made = pause(store, until=NOON + HOUR)
-    assert store.read(lambda tx: tx.open_pauses()) == [made]
+    assert store.read(lambda tx: tx.select(OpenPauses())) == [made]
     assert store.write(lambda tx: tx.end_pause(made.id, by="bob", now=NOON))
     assert not store.write(lambda tx: tx.end_pause(made.id, by="bob", now=NOON))
-    assert store.read(lambda tx: tx.open_pauses()) == []
+    assert store.read(lambda tx: tx.select(OpenPauses())) == []
 
 
 def test_while_the_installation_is_paused_nothing_is_due_and_nothing_is_leased(store: Store) -> None:
@@ -104,22 +105,22 @@ def test_of_several_pauses_the_longest_counts(store: Store) -> None:
 def test_a_pause_that_ended_is_listed_with_those_since_an_instant(store: Store) -> None:
     made = pause(store)
     store.write(lambda tx: tx.end_pause(made.id, by="bob", now=NOON + HOUR))
-    assert store.read(lambda tx: tx.open_pauses(since=NOON + HOUR)) == []
-    (found,) = store.read(lambda tx: tx.open_pauses(since=NOON))
+    assert store.read(lambda tx: tx.select(OpenPauses(NOON + HOUR))) == []
+    (found,) = store.read(lambda tx: tx.select(OpenPauses(NOON)))
     assert (found.id, found.end) == (made.id, NOON + HOUR)
 
 
 def test_a_pause_that_is_over_keeps_its_end_when_it_is_ended(store: Store) -> None:
     made = pause(store, until=NOON + MINUTE)
     store.write(lambda tx: tx.end_pause(made.id, by="bob", now=NOON + HOUR))
-    (found,) = store.read(lambda tx: tx.open_pauses(since=NOON))
+    (found,) = store.read(lambda tx: tx.select(OpenPauses(NOON)))
     assert found.end == NOON + MINUTE
 
 
 def test_a_new_pause_closes_those_that_have_reached_their_end(store: Store) -> None:
     pause(store, until=NOON - HOUR)
     made = pause(store)
-    assert store.read(lambda tx: tx.open_pauses()) == [made]
+    assert store.read(lambda tx: tx.select(OpenPauses())) == [made]
 
 
 def test_a_schedule_that_a_pause_set_aside_is_due_when_it_ends(store: Store) -> None:
@@ -139,7 +140,7 @@ def test_a_schedule_that_a_pause_set_aside_is_due_when_it_ends(store: Store) -> 
 
     store.write(set_aside)
     assert due(store) == 0
-    assert store.read(lambda tx: tx.select_schedule_ids(SetAsideSchedules(9))) == []
+    assert store.read(lambda tx: tx.select(SetAsideSchedules(9))) == []
     assert not store.read(lambda tx: tx.read_pending_work(holder="w0")).has_ready_runs
     store.write(lambda tx: tx.end_pause(made.id, by="bob", now=NOON))
     assert due(store) == 1

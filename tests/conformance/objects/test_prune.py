@@ -30,6 +30,7 @@ from timewright.core.moments import DAY, HOUR, MINUTE
 from timewright.core.run.run import TERMINAL_STATES, Attempt, Run, RunState
 from timewright.ports import Page, PruneRequest, RunFilter, Store
 from timewright.ports.rows import RunsWithNeeds
+from timewright.ports.workflow import DependencyWait
 
 
 def prune(store: Store, **what: Any) -> int:
@@ -39,7 +40,7 @@ def prune(store: Store, **what: Any) -> int:
 
 def left(store: Store) -> list[str]:
     """Return the ids of all runs, oldest first."""
-    return [run.id for run in reversed(store.read(lambda tx: tx.find_runs(RunFilter(limit=1000))).rows)]
+    return [run.id for run in reversed(store.read(lambda tx: tx.find(RunFilter(limit=1000))).rows)]
 
 
 def finished(many: int, **fields: Any) -> list[Run]:
@@ -124,9 +125,9 @@ def test_pruning_a_run_deletes_its_dependency_wait(store: Store) -> None:
     schedule, (gone, kept) = make_schedule(), finished(2)
     put(store, schedule_write(schedule))
     add(store, gone, kept)
-    store.write(lambda tx: tx.add_dependency_waits([(gone.id, schedule.id), (kept.id, schedule.id)]))
+    store.write(lambda tx: tx.put_run_rows([DependencyWait(one.id, schedule.id) for one in (gone, kept)]))
     assert prune(store, keep_runs=1) == 1
-    waiting = store.read(lambda tx: tx.select_runs(RunsWithNeeds([schedule.id])))
+    waiting = store.read(lambda tx: tx.select(RunsWithNeeds([schedule.id])))
     assert [run.id for run in waiting] == [kept.id]
 
 
@@ -154,7 +155,7 @@ def test_a_history_is_listed_up_to_where_it_was_pruned(store: Store) -> None:
         *(make_run(schedule.id, planned_at=NOON + n * HOUR, state=RunState.SUCCEEDED) for n in range(6)),
     )
     assert prune(store, older_than=NOON + 3 * HOUR) == 3
-    page = store.read(lambda tx: tx.find_runs(RunFilter(schedule_id=schedule.id)))
+    page = store.read(lambda tx: tx.find(RunFilter(schedule_id=schedule.id)))
     assert [run.id for run in page.rows] == [run.id for run in reversed(runs[3:])]
     assert store.read(lambda tx: tx.find_occurrence(schedule.id, NOON)) is None
 
@@ -210,4 +211,4 @@ def test_parked_runs_are_listed_after_newer_runs_were_pruned(store: Store) -> No
 
 def _of(store: Store, schedule_id: str, *, limit: int, cursor: str) -> Page:
     which = RunFilter(schedule_id=schedule_id, limit=limit, cursor=cursor)
-    return store.read(lambda tx: tx.find_runs(which))
+    return store.read(lambda tx: tx.find(which))

@@ -24,16 +24,17 @@ from timewright.core.moments import HOUR, MINUTE
 from timewright.core.run.run import RunState
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.ports import LiveCount, Store
+from timewright.ports.overview import LiveCounts
 from timewright.stores.statements import SQLITE, load_statements
 
 
 def counted(store: Store, *, most: int = 100) -> dict[tuple[str, str, str], int]:
-    found = store.read(lambda tx: tx.count_live(now=NOON, max_rows=most))
+    found = store.read(lambda tx: tx.select(LiveCounts(now=NOON, max_rows=most)))
     return {(one.namespace, one.queue, one.kind): one.count for one in found}
 
 
 def ready(store: Store, queue: str) -> LiveCount:
-    found = store.read(lambda tx: tx.count_live(now=NOON, max_rows=100))
+    found = store.read(lambda tx: tx.select(LiveCounts(now=NOON, max_rows=100)))
     (one,) = [one for one in found if (one.kind, one.queue) == ("ready", queue)]
     return one
 
@@ -86,7 +87,7 @@ def test_the_capacity_of_a_limit_is_counted_under_its_key(store: Store) -> None:
 def test_the_oldest_is_found_also_behind_more_urgent_ones_than_are_counted(store: Store) -> None:
     old = queued("mail", planned_at=NOON - HOUR, priority=200)
     add(store, old, *(queued("mail", planned_at=NOON - MINUTE, priority=0) for _ in range(20)))
-    found = store.read(lambda tx: tx.count_live(now=NOON, max_rows=5))
+    found = store.read(lambda tx: tx.select(LiveCounts(now=NOON, max_rows=5)))
     (one,) = [one for one in found if one.kind == "ready"]
     assert (one.count, one.oldest) == (5, NOON - HOUR)
     assert ready(store, "mail").count == 21

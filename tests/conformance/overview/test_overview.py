@@ -19,7 +19,8 @@ from timewright.core.moments import HOUR, MINUTE
 from timewright.core.run.run import RunState
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.ports import RunFilter, ScheduleFilter, Store
-from timewright.ports.overview import GroupCounts
+from timewright.ports.overview import GroupCounts, RunsByState, ScheduleGroups, TextSearch
+from timewright.ports.schedules import OrderedSchedules
 from timewright.stores.statements import SQLITE, load_statements
 
 
@@ -37,14 +38,14 @@ def test_failed_runs_are_listed_newest_first_with_every_filter(store: Store) -> 
 
     def found(**which: object) -> list[str]:
         asked = RunFilter(namespace="default", state=RunState.FAILED, **which)  # type: ignore[arg-type]
-        return [run.id for run in store.read(lambda tx: tx.find_runs(asked)).rows]
+        return [run.id for run in store.read(lambda tx: tx.find(asked)).rows]
 
     newest = sorted((run.id for run in [*failed, others[2]]), reverse=True)
     assert found() == newest
     assert found(queue="mail") == [others[2].id]
     assert sorted(found(since=NOON + 3 * MINUTE)) == sorted(run.id for run in failed[3:])
     assert sorted(found(until=NOON - HOUR)) == []
-    page = store.read(lambda tx: tx.find_runs(RunFilter(namespace="default", state=RunState.FAILED, limit=2)))
+    page = store.read(lambda tx: tx.find(RunFilter(namespace="default", state=RunState.FAILED, limit=2)))
     assert [run.id for run in page.rows] == newest[:2]
     assert found(cursor=page.cursor) == newest[2:]
 
@@ -61,8 +62,10 @@ def test_runs_by_state_are_counted_up_to_a_maximum(store: Store) -> None:
     store.write(lambda tx: tx.add_runs([*runs, asleep, *foreign]))
 
     def counted(namespace: str, *, since: datetime, most: int) -> tuple[int, int, int, int]:
-        found = store.read(lambda tx: tx.count_runs_by_state(namespace, failed_since=since, max_count=most))
-        return found.leased, found.ready, found.parked, found.failed
+        found = store.read(
+            lambda tx: tx.count(RunsByState(namespace=namespace, failed_since=since, max_count=most))
+        )
+        return found["leased"], found["ready"], found["parked"], found["failed"]
 
     assert counted("default", since=NOON, most=9) == (3, 4, 3, 3)
     assert counted("default", since=NOON + MINUTE, most=9) == (3, 4, 3, 2)
@@ -78,7 +81,7 @@ def test_inactive_schedules_are_listed_by_name_in_pages(store: Store) -> None:
 
     def names(**which: object) -> tuple[list[str], str]:
         asked = ScheduleFilter(namespace="default", **which)  # type: ignore[arg-type]
-        page = store.read(lambda tx: tx.find_schedules(asked))
+        page = store.read(lambda tx: tx.find(asked))
         return [due.schedule.name for due in page.rows], page.cursor
 
     assert names(state=ScheduleState.PAUSED) == (["job-0", "job-3", "job-6"], "")
@@ -125,7 +128,7 @@ def test_groups_are_counted_by_name_without_archived_schedules_and_other_namespa
     store.write(lambda tx: tx.put_schedules([schedule_write(a, b) for a, b in zip(made, stood, strict=True)]))
 
     def found(after: str = "", limit: int = 9) -> list[GroupCounts]:
-        return store.read(lambda tx: tx.list_groups("default", after=after, limit=limit))
+        return store.read(lambda tx: tx.select(ScheduleGroups(namespace="default", after=after, limit=limit)))
 
     a = GroupCounts(name="a", schedules=1, active=0, paused=1, parked=0)
     b = GroupCounts(name="b", schedules=2, active=1, paused=0, parked=1)
@@ -144,8 +147,8 @@ def test_schedules_are_found_and_ordered_by_parts_of_their_names(store: Store) -
 
     def names(**which: object) -> tuple[list[str], int]:
         asked = ScheduleFilter(namespace="default", **which)  # type: ignore[arg-type]
-        found, total = store.read(lambda tx: tx.ordered_schedule_ids(asked))
-        return [ids[one] for one in found], total
+        found = store.read(lambda tx: tx.select(OrderedSchedules(asked)))
+        return [ids[one.id] for one in found], store.read(lambda tx: tx.count(asked))["schedules"]
 
     assert names(order="failing") == (["LOAD-A", "a%b", "load-b"], 3)
     assert names(order="next", limit=2) == (["load-b", "a%b"], 3)
@@ -154,7 +157,9 @@ def test_schedules_are_found_and_ordered_by_parts_of_their_names(store: Store) -
     assert names(name_contains="%") == (["a%b"], 1)
 
     def found(text: str) -> list[tuple[str, str]]:
-        hits = store.read(lambda tx: tx.search("default", text, limit=5, max_rows=100))
+        hits = store.read(
+            lambda tx: tx.select(TextSearch(namespace="default", text=text, limit=5, max_rows=100))
+        )
         return [(hit.kind, hit.name) for hit in hits]
 
     assert found("load-") == [("schedule", "LOAD-A"), ("schedule", "load-b")]

@@ -12,6 +12,7 @@ from timewright.core.moments import HOUR
 from timewright.core.run.run import RunState
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.ports import Store, Transaction
+from timewright.ports.overview import QuotaUse
 from timewright.stores.statements import SQLITE, load_statements
 
 
@@ -35,21 +36,23 @@ def fill(store: Store, namespace: str) -> None:
     store.write(work)
 
 
+def counted(store: Store, namespace: str, *, schedules: int = 10, runs: int = 10) -> dict[str, int]:
+    use = QuotaUse(namespace=namespace, max_schedules=schedules, max_runs=runs)
+    return store.read(lambda tx: tx.count(use))
+
+
 def test_a_namespace_is_counted_by_itself(store: Store) -> None:
     fill(store, "mine")
     fill(store, "other")
 
-    def counted(namespace: str) -> tuple[int, int]:
-        return store.read(lambda tx: tx.count_namespace(namespace, max_schedules=10, max_runs=10))
-
-    assert counted("mine") == counted("other") == (2, 3)
-    assert counted("unknown") == (0, 0)
+    assert counted(store, "mine") == counted(store, "other") == {"schedules": 2, "runs": 3}
+    assert counted(store, "unknown") == {"schedules": 0, "runs": 0}
 
 
 def test_counting_ends_where_it_no_longer_matters(store: Store) -> None:
     fill(store, "mine")
-    assert store.read(lambda tx: tx.count_namespace("mine", max_schedules=1, max_runs=2)) == (1, 2)
-    assert store.read(lambda tx: tx.count_namespace("mine", max_schedules=0, max_runs=0)) == (0, 0)
+    assert counted(store, "mine", schedules=1, runs=2) == {"schedules": 1, "runs": 2}
+    assert counted(store, "mine", schedules=0, runs=0) == {"schedules": 0, "runs": 0}
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])

@@ -19,6 +19,7 @@ from timewright.ledger.records import run_counts
 from timewright.ledger.records.run_counts import KEEP_COUNTS, count_runs, floor_minute
 from timewright.ledger.settle import reopen
 from timewright.ports import PruneRequest, RunFilter, Store
+from timewright.ports.overview import FinishedRunCounts, FinishInstant, StoredRunCounts
 from timewright.stores.queries.overview import COUNTED
 from timewright.stores.statements import SQLITE, load_statements
 
@@ -31,8 +32,8 @@ def stored_counts(store: Store) -> Counts:
     found = Counter[tuple[str, datetime, str]]()
     for namespace in NAMESPACES:
         for one in store.read(
-            lambda tx, name=namespace: tx.read_run_counts(
-                name, since=NOON - 9 * 24 * HOUR, until=NOON + 9 * HOUR
+            lambda tx, name=namespace: tx.select(
+                StoredRunCounts(namespace=name, since=NOON - 9 * 24 * HOUR, until=NOON + 9 * HOUR)
             )  # type: ignore[misc]
         ):
             for result in (*COUNTED, "started"):
@@ -44,7 +45,7 @@ def full_count(store: Store, *, until: datetime) -> Counts:
     """The same, counted from every run row that ended before an instant."""
     found = Counter[tuple[str, datetime, str]]()
     for namespace in NAMESPACES:
-        rows = store.read(lambda tx, n=namespace: tx.find_runs(RunFilter(namespace=n, limit=1000))).rows  # type: ignore[misc]
+        rows = store.read(lambda tx, n=namespace: tx.find(RunFilter(namespace=n, limit=1000))).rows  # type: ignore[misc]
         for run in rows:
             if run.finished_at is not None and run.finished_at < until:
                 missed = run.state is RunState.SKIPPED and run.reason in ("missed", "deadline")
@@ -154,20 +155,20 @@ def test_the_end_of_what_is_counted_and_the_minutes_to_count_again_are_read(stor
 
 
 def test_the_instant_of_an_end_is_found_by_its_place_among_the_ends(store: Store) -> None:
-    assert store.read(lambda tx: tx.finished_instant(since=NOON, offset=0)) is None
+    assert store.read(lambda tx: tx.select(FinishInstant(since=NOON, offset=0))) == []
     ends = [NOON + n * SECOND for n in (4, 0, 2, 2)]
     runs = [
         replace(run_at(NOON, n, state=RunState.SKIPPED), finished_at=at) for n, at in enumerate(ends, start=1)
     ]
     add(store, *runs, run_at(NOON, 9))
 
-    def found(since: datetime, offset: int) -> datetime | None:
-        return store.read(lambda tx: tx.finished_instant(since=since, offset=offset))
+    def found(since: datetime, offset: int) -> list[datetime]:
+        return store.read(lambda tx: tx.select(FinishInstant(since=since, offset=offset)))
 
-    assert [found(NOON, offset) for offset in range(5)] == [*sorted(ends), None]
-    assert found(NOON + SECOND, 0) == NOON + 2 * SECOND
-    assert found(NOON + 2 * SECOND, 2) == NOON + 4 * SECOND
-    assert found(NOON + 5 * SECOND, 0) is None
+    assert [found(NOON, offset) for offset in range(5)] == [*([at] for at in sorted(ends)), []]
+    assert found(NOON + SECOND, 0) == [NOON + 2 * SECOND]
+    assert found(NOON + 2 * SECOND, 2) == [NOON + 4 * SECOND]
+    assert found(NOON + 5 * SECOND, 0) == []
 
 
 def test_pruned_runs_stay_counted_until_the_counts_are_old(store: Store) -> None:
@@ -204,7 +205,7 @@ def test_delays_are_those_of_the_first_start_rounded_up_to_a_bound(store: Store)
         add(store, run)
         started = NOON + seconds * SECOND
         end(store, run, RunState.SUCCEEDED, started=started, at=started + SECOND)
-    found = store.read(lambda tx: tx.count_finished_runs(since=NOON, until=NOON + timedelta(days=9)))
+    found = store.read(lambda tx: tx.select(FinishedRunCounts(since=NOON, until=NOON + timedelta(days=9))))
     delays = Counter[int]()
     for one in found:
         delays.update(one.delays)

@@ -36,7 +36,7 @@ def test_each_attempt_has_its_own_output_which_can_be_deleted(store: Store) -> N
     lost, living = said("run_a", "first try"), said("run_a", "second try", fence=2)
     store.write(lambda tx: tx.put_run_rows([living, lost]))
     assert kept(store, "run_a") == {"run_a": (lost, living)}
-    store.write(lambda tx: tx.delete_attempt_output([("run_a", 2), ("run_b", 1)]))
+    store.write(lambda tx: tx.delete_run_rows(AttemptOutput, [("run_a", 2), ("run_b", 1)]))
     assert kept(store, "run_a") == {"run_a": (lost,)}
     store.write(lambda tx: tx.put_run_rows([]))
 
@@ -64,9 +64,9 @@ def test_external_ids_are_kept_by_attempt_found_and_deleted_with_their_run(store
     store.write(lambda tx: tx.put_run_rows([ExternalId(young.id, 2, "wrong")]))
     store.write(lambda tx: tx.put_run_rows(rows))
     assert store.read(lambda tx: tx.get_run_rows(ExternalId, [young.id])) == {young.id: tuple(rows[1:])}
-    found = store.read(lambda tx: tx.select_runs(RunsWithExternalId("dag-1", limit=10)))
+    found = store.read(lambda tx: tx.select(RunsWithExternalId("dag-1", limit=10)))
     assert {run.id for run in found} == {old.id, young.id}
-    assert len(store.read(lambda tx: tx.select_runs(RunsWithExternalId("dag-1", limit=1)))) == 1
+    assert len(store.read(lambda tx: tx.select(RunsWithExternalId("dag-1", limit=1)))) == 1
     store.write(lambda tx: tx.prune(PruneRequest(older_than=NOON + MINUTE)))
     assert store.read(lambda tx: tx.get_run_rows(ExternalId, [old.id])) == {}
 
@@ -136,7 +136,7 @@ def test_artifacts_are_kept_by_attempt_listed_and_deleted_with_their_run(store: 
     assert store.read(lambda tx: tx.get_run_rows(Artifact, [old.id])) == {old.id: tuple(rows[:2])}
 
     def owners(after: str, limit: int) -> list[str]:
-        return [run.id for run in store.read(lambda tx: tx.select_runs(RunsWithArtifacts(after, limit)))]
+        return [run.id for run in store.read(lambda tx: tx.select(RunsWithArtifacts(after, limit)))]
 
     assert owners("", 9) == [old.id, young.id]
     assert owners("", 1) == [old.id]

@@ -68,9 +68,9 @@ def test_live_leases_are_listed_by_id_for_everyone_or_for_one_holder(store: Stor
     grants = [grant(run, holder=f"w{n % 2}") for n, run in enumerate(runs)]
     held = store.write(lambda tx: tx.lease_runs(grants))
     settle(store, ended(held[3]))
-    assert store.read(lambda tx: tx.select_runs(LeasedRuns())) == held[:3]
-    assert store.read(lambda tx: tx.select_runs(LeasedRuns(holder="w0"))) == [held[0], held[2]]
-    assert store.read(lambda tx: tx.select_runs(LeasedRuns(holder="w9"))) == []
+    assert store.read(lambda tx: tx.select(LeasedRuns())) == held[:3]
+    assert store.read(lambda tx: tx.select(LeasedRuns(holder="w0"))) == [held[0], held[2]]
+    assert store.read(lambda tx: tx.select(LeasedRuns(holder="w9"))) == []
 
 
 def test_a_holder_reads_its_own_cancel_requests(store: Store) -> None:
@@ -80,11 +80,9 @@ def test_a_holder_reads_its_own_cancel_requests(store: Store) -> None:
     store.write(lambda tx: tx.lease_runs(grants))
     request_cancel(store, (runs[0].id, NOON + HOUR), (runs[1].id, NOON + HOUR), at=NOON)
     assert [
-        run.id
-        for run in store.read(lambda tx: tx.select_runs(LeasedRuns(holder="w0", cancel_requested=True)))
+        run.id for run in store.read(lambda tx: tx.select(LeasedRuns(holder="w0", cancel_requested=True)))
     ] == [runs[0].id]
     assert [
-        run.id
-        for run in store.read(lambda tx: tx.select_runs(LeasedRuns(holder="w1", cancel_requested=True)))
+        run.id for run in store.read(lambda tx: tx.select(LeasedRuns(holder="w1", cancel_requested=True)))
     ] == [runs[1].id]
-    assert store.read(lambda tx: tx.select_runs(LeasedRuns(holder="w2", cancel_requested=True))) == []
+    assert store.read(lambda tx: tx.select(LeasedRuns(holder="w2", cancel_requested=True))) == []

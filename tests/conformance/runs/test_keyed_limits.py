@@ -12,7 +12,9 @@ from timewright.core.policies.limits import KEY_MARK, LIMIT, MAX_LIMIT, Limit, n
 from timewright.core.run.leasing import SHARE_UNIT, LimitGroup, LimitUsage
 from timewright.core.run.run import Run
 from timewright.ports import Store
+from timewright.ports.overview import LimitHolds
 from timewright.ports.rows import LimitKeyPrune
+from timewright.ports.runs import LimitKeys
 
 CRM = named_limit_key("default", "crm")
 ACME, BETA = f"{CRM}{KEY_MARK}acme", f"{CRM}{KEY_MARK}beta"
@@ -26,7 +28,6 @@ def define(store: Store, limit: Limit) -> None:
     """Store a limit and put it into force."""
     row = stored(limit.name, msgspec.json.encode(limit), kind=LIMIT)
     store.write(lambda tx: tx.put_objects([row]))
-    store.write(lambda tx: tx.define_limit("default", limit))
 
 
 def lock(store: Store, *keys: str) -> dict[str, LimitUsage]:
@@ -40,8 +41,8 @@ def use(store: Store, *keys: str, groups: tuple[LimitGroup, ...] = (), at: datet
 
 
 def keys_of(store: Store, key: str = CRM, *, limit: int = 10) -> tuple[int, list[str]]:
-    held, found = store.read(lambda tx: tx.find_limit_keys(key, limit=limit))
-    return held, list(found)
+    held = store.read(lambda tx: tx.count(LimitHolds(key)))
+    return held["leases"], store.read(lambda tx: tx.select(LimitKeys(key, limit)))
 
 
 def ready(store: Store, *, now: datetime = NOON) -> list[str]:
@@ -147,7 +148,7 @@ def test_the_keys_of_a_limit_are_found_in_order_with_all_their_leases(store: Sto
     leased(store, *(waiting_run(store, key) for key in (ACME, BETA, BETA, OTHER)))
     assert keys_of(store) == (3, [ACME, BETA])
     assert keys_of(store, limit=1) == (3, [ACME])
-    _, found = store.read(lambda tx: tx.find_limit_keys(CRM, limit=10))
+    found = store.read(lambda tx: tx.get_limits([ACME, BETA]))
     assert (found[ACME].held, found[BETA].held, found[ACME].weight) == (1, 2, 4)
 
 

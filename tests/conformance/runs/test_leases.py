@@ -184,10 +184,10 @@ def test_a_lease_is_found_by_its_id(store: Store, lease_id: str) -> None:
     asked = asked if lease_id == "ours" else replace(asked, lease_id=lease_id)
     (held,) = store.write(lambda tx: tx.lease_runs([asked]))
     leased(store, other)
-    assert store.read(lambda tx: tx.select_runs(LeasedRuns(lease_id=asked.lease_id))) == [held]
-    assert store.read(lambda tx: tx.select_runs(LeasedRuns(lease_id=f"{asked.lease_id}-2"))) == []
+    assert store.read(lambda tx: tx.select(LeasedRuns(lease_id=asked.lease_id))) == [held]
+    assert store.read(lambda tx: tx.select(LeasedRuns(lease_id=f"{asked.lease_id}-2"))) == []
     settle(store, ended(held))
-    assert store.read(lambda tx: tx.select_runs(LeasedRuns(lease_id=asked.lease_id))) == []
+    assert store.read(lambda tx: tx.select(LeasedRuns(lease_id=asked.lease_id))) == []
 
 
 def test_a_lease_is_over_at_its_very_end_and_not_a_microsecond_before(store: Store) -> None:

@@ -33,6 +33,7 @@ from timewright.ledger.replan import Actor
 from timewright.ledger.run_ends import AttemptResult
 from timewright.ledger.settle import settle_results
 from timewright.ports import RunFilter, Store
+from timewright.ports.overview import ManualRuns
 from timewright.stores.statements import POSTGRES, SQLITE, load_statements
 
 COUNT_WRITES = """
@@ -119,7 +120,7 @@ def test_manual_runs_and_occurrences_are_listed_together(store: Store, nightly: 
 
     def page(cursor: str, limit: int) -> Any:
         which = RunFilter(schedule_id=nightly, limit=limit, cursor=cursor)
-        return store.read(lambda tx: tx.find_runs(which))
+        return store.read(lambda tx: tx.find(which))
 
     for limit in (1, 2, 3, 10):
         found = pages(partial(page, limit=limit))
@@ -128,7 +129,7 @@ def test_manual_runs_and_occurrences_are_listed_together(store: Store, nightly: 
     marks = store.read(lambda tx: tx.recent_runs([nightly], limit_each=5))
     assert [mark.run for mark in marks[nightly]] == expected[:5][::-1]
     only = RunFilter(schedule_id=nightly, only_manual=True)
-    assert [run.id for run in store.read(lambda tx: tx.find_runs(only)).rows] == sorted(
+    assert [run.id for run in store.read(lambda tx: tx.find(only)).rows] == sorted(
         (run.id for run in manual), reverse=True
     )
 
@@ -141,9 +142,7 @@ def test_a_list_whose_ids_go_back_shows_every_run_once(store: Store, nightly: st
     manual = [_manual_run(nightly, n) for n in range(10)]
     store.write(lambda tx: tx.add_runs(manual))
     found = pages(
-        lambda cursor: store.read(
-            lambda tx: tx.find_runs(RunFilter(schedule_id=nightly, limit=2, cursor=cursor))
-        )
+        lambda cursor: store.read(lambda tx: tx.find(RunFilter(schedule_id=nightly, limit=2, cursor=cursor)))
     )
     ids = [run.id for rows in found for run in rows]
     assert sorted(ids) == sorted(run.id for run in (late, early, *manual))
@@ -161,7 +160,7 @@ def test_manual_runs_are_counted_by_schedule(store: Store, nightly: str) -> None
     put(store, schedule_write(other))
     admit(store, nightly, make_run(nightly, planned_at=NOON, state=RunState.SUCCEEDED))
     store.write(lambda tx: tx.add_runs([_manual_run(nightly, 1), _manual_run(nightly, 2)]))
-    counts = store.read(lambda tx: tx.count_manual_runs([nightly, other.id]))
+    counts = store.read(lambda tx: tx.count(ManualRuns([nightly, other.id])))
     assert counts == {nightly: 2}
 
 

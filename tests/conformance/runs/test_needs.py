@@ -26,7 +26,8 @@ from timewright.core.moments import HOUR, MINUTE
 from timewright.core.run.needs import LeaseOffer, Needs, Offer
 from timewright.core.run.run import Run
 from timewright.ports import Store
-from timewright.ports.rows import FirstReadyRuns, SetAsideSchedules
+from timewright.ports.rows import FirstReadyRuns
+from timewright.ports.schedules import SetAsideSchedules
 from timewright.stores.postgres.connection import PLANNER_SETTINGS
 from timewright.stores.queries.ready_runs import MAX_PROBED_BUCKETS, MIN_LARGE_LEASE
 from timewright.stores.statements import POSTGRES, SQLITE, load_statements
@@ -142,9 +143,7 @@ def test_many_buckets_are_served(store: Store) -> None:
 def test_the_first_ready_run_of_each_set_of_needs_is_found(store: Store) -> None:
     first, second, other = make_run(needs=SEND), make_run(needs=SEND), make_run(needs=CLEAN)
     add(store, first, second, other, make_run())
-    assert store.read(lambda tx: sorted(run.id for run in tx.select_runs(FirstReadyRuns()))) == ids(
-        first, other
-    )
+    assert store.read(lambda tx: sorted(run.id for run in tx.select(FirstReadyRuns()))) == ids(first, other)
 
 
 def test_a_schedule_that_nobody_can_run_is_set_aside_until_someone_can(store: Store) -> None:
@@ -152,7 +151,7 @@ def test_a_schedule_that_nobody_can_run_is_set_aside_until_someone_can(store: St
     store.write(lambda tx: tx.put_schedules([schedule_write(schedule, make_progress(next_at=NOON))]))
     store.write(lambda tx: tx.set_aside([(schedule.id, SEND)], until=NOON + HOUR))
     assert store.write(lambda tx: tx.due_schedules(until=NOON, limit=5)) == []
-    assert store.read(lambda tx: tx.select_schedule_ids(SetAsideSchedules(5))) == [schedule.id]
+    assert [one.id for one in store.read(lambda tx: tx.select(SetAsideSchedules(5)))] == [schedule.id]
     assert get_record(store, schedule.id).progress.next_at == NOON
 
     def wake(offer: LeaseOffer) -> int:

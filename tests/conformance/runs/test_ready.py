@@ -165,10 +165,10 @@ def test_the_oldest_ready_runs_ignore_priority(store: Store) -> None:
 def test_a_plan_sees_the_unfinished_and_parked_runs_of_a_queue_in_order(store: Store) -> None:
     runs = [queued(state=state, priority=n) for n, state in enumerate(RunState)]
     add(store, *runs, queued("other"), queued(namespace="elsewhere"))
-    found = store.read(lambda tx: tx.select_runs(QueuedRuns("default", "mail", limit=100)))
+    found = store.read(lambda tx: tx.select(QueuedRuns("default", "mail", limit=100)))
     shown = {RunState.READY, RunState.LEASED, RunState.HELD, RunState.PARKED}
     assert [run.id for run in found] == [run.id for run in runs if run.state in shown]
-    assert len(store.read(lambda tx: tx.select_runs(QueuedRuns("default", "mail", limit=2)))) == 2
+    assert len(store.read(lambda tx: tx.select(QueuedRuns("default", "mail", limit=2)))) == 2
 
 
 def test_two_leasers_at_the_same_time_never_lease_the_same_run(database: Database) -> None:

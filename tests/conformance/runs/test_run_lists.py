@@ -30,11 +30,11 @@ from timewright.core.moments import DAY, HOUR, MINUTE
 from timewright.core.run.run import Run, RunState
 from timewright.errors import InvalidInput
 from timewright.ports import RunFilter, Store
-from timewright.ports.rows import NextSchedules
+from timewright.ports.schedules import NextSchedules
 
 
 def find(store: Store, **which: Any) -> list[str]:
-    return [run.id for run in store.read(lambda tx: tx.find_runs(RunFilter(**which))).rows]
+    return [run.id for run in store.read(lambda tx: tx.find(RunFilter(**which))).rows]
 
 
 def history(store: Store, schedule_id: str, many: int) -> list[Run]:
@@ -76,7 +76,7 @@ def test_an_empty_queue_does_not_filter_and_an_empty_namespace_matches_nothing(
 def test_pages_of_runs_join_to_the_whole_list(store: Store, nightly: str, of_schedule: bool) -> None:
     runs = history(store, nightly, 25)
     which: dict[str, Any] = {"schedule_id": nightly} if of_schedule else {}
-    every = pages(lambda c: store.read(lambda tx: tx.find_runs(RunFilter(limit=10, cursor=c, **which))))
+    every = pages(lambda c: store.read(lambda tx: tx.find(RunFilter(limit=10, cursor=c, **which))))
     assert [len(page) for page in every] == [10, 10, 5]
     assert [run.id for page in every for run in page] == [run.id for run in reversed(runs)]
 
@@ -87,9 +87,9 @@ def test_a_run_that_is_added_meanwhile_does_not_shift_the_pages(
 ) -> None:
     runs = history(store, nightly, 6)
     which: dict[str, Any] = {"schedule_id": nightly} if of_schedule else {}
-    first = store.read(lambda tx: tx.find_runs(RunFilter(limit=3, **which)))
+    first = store.read(lambda tx: tx.find(RunFilter(limit=3, **which)))
     admit(store, nightly, make_run(nightly, planned_at=NOON + DAY))
-    rest = store.read(lambda tx: tx.find_runs(RunFilter(limit=3, cursor=first.cursor, **which)))
+    rest = store.read(lambda tx: tx.find(RunFilter(limit=3, cursor=first.cursor, **which)))
     assert [r.id for r in (*first.rows, *rest.rows)] == [r.id for r in reversed(runs)]
     assert rest.cursor == ""
 
@@ -121,7 +121,7 @@ def test_a_narrow_question_over_a_long_history_still_fills_its_pages(store: Stor
     failed = [run.id for run in reversed(admit(store, nightly, *made)) if run.state is RunState.FAILED]
     every = pages(
         lambda c: store.read(
-            lambda tx: tx.find_runs(RunFilter(schedule_id=nightly, state=RunState.FAILED, limit=6, cursor=c))
+            lambda tx: tx.find(RunFilter(schedule_id=nightly, state=RunState.FAILED, limit=6, cursor=c))
         )
     )
     assert [run.id for page in every for run in page] == failed
@@ -132,7 +132,7 @@ def test_a_cursor_of_another_schedule_returns_nothing(store: Store, nightly: str
     other = make_schedule("other")
     put(store, schedule_write(other))
     mine, theirs = history(store, nightly, 4), history(store, other.id, 4)
-    page = store.read(lambda tx: tx.find_runs(RunFilter(schedule_id=nightly, limit=2, cursor=theirs[2].id)))
+    page = store.read(lambda tx: tx.find(RunFilter(schedule_id=nightly, limit=2, cursor=theirs[2].id)))
     assert {run.schedule_id for run in page.rows} <= {nightly}
     assert mine
 
@@ -228,7 +228,7 @@ def test_next_schedules_come_by_wake_up(store: Store) -> None:
 
     def upcoming(until: datetime, limit: int = 10) -> list[str]:
         which = NextSchedules(namespace="default", until=until, limit=limit)
-        return store.read(lambda tx: tx.select_schedule_ids(which))
+        return [one.id for one in store.read(lambda tx: tx.select(which))]
 
     assert upcoming(NOON + DAY) == [soon.id, late.id]
     assert upcoming(NOON + DAY, limit=1) == [soon.id]

@@ -38,7 +38,7 @@ from timewright.stores.queries.runs import SqlRunQueries
 
 
 def find(store: Store, **which: Any) -> list[str]:
-    return [run.id for run in store.read(lambda tx: tx.find_runs(RunFilter(**which))).rows]
+    return [run.id for run in store.read(lambda tx: tx.find(RunFilter(**which))).rows]
 
 
 def by_hand(many: int) -> list[Run]:
@@ -57,7 +57,7 @@ def test_the_runs_of_an_instant_beside_its_occurrence_are_found(store: Store, ni
     later = make_run(nightly, dedupe_scope="backfill:bf_1", planned_at=NOON + TICK, exclusive=False)
     add(store, own, backfilled, manual, later)
     which = RunsBesideOccurrence(schedule_id=nightly, planned_at=NOON)
-    found = store.read(lambda tx: tx.select_runs(which))
+    found = store.read(lambda tx: tx.select(which))
     assert found == sorted([backfilled, manual], key=attrgetter("id"))
 
 
@@ -154,7 +154,7 @@ def test_adding_an_existing_unique_run_fails_the_transaction(store: Store, many:
         tx.add_runs(other)
         tx.add_runs(there)
         if asks:
-            tx.find_runs(RunFilter())
+            tx.find(RunFilter())
 
     with pytest.raises(Conflict):
         store.write(work)
@@ -197,7 +197,7 @@ def test_a_schedule_has_at_most_one_run_in_flight(
     add(store, make_run(nightly, state=live))
     with pytest.raises(Conflict):
         add(store, make_run(nightly, planned_at=NOON + HOUR, state=second))
-    assert [run.state for run in store.read(lambda tx: tx.select_runs(LiveRuns([nightly])))] == [live]
+    assert [run.state for run in store.read(lambda tx: tx.select(LiveRuns([nightly])))] == [live]
 
 
 @pytest.mark.parametrize(
@@ -272,9 +272,9 @@ def test_live_runs_are_the_ready_leased_and_held_ones_oldest_first(store: Store,
         make_run(nightly, planned_at=NOON - HOUR, state=RunState.PARKED),
     ]
     add(store, *runs)
-    live = store.read(lambda tx: tx.select_runs(LiveRuns([nightly])))
+    live = store.read(lambda tx: tx.select(LiveRuns([nightly])))
     assert [run.id for run in live] == [runs[1].id, runs[0].id, runs[2].id]
-    assert store.read(lambda tx: tx.select_runs(LiveRuns([]))) == []
+    assert store.read(lambda tx: tx.select(LiveRuns([]))) == []
 
 
 def test_the_first_held_run_is_freeable_when_its_schedule_has_nothing_in_flight(store: Store) -> None:
@@ -288,12 +288,12 @@ def test_the_first_held_run_is_freeable_when_its_schedule_has_nothing_in_flight(
         make_run(c, planned_at=NOON + HOUR, state=RunState.HELD),
     ]
     add(store, *free, *blocked, *parked)
-    found = store.write(lambda tx: tx.select_runs(ReleasableRuns(limit=10)))
+    found = store.write(lambda tx: tx.select(ReleasableRuns(limit=10)))
     assert {run.id for run in found} == {free[1].id, parked[1].id}
-    assert len(store.write(lambda tx: tx.select_runs(ReleasableRuns(limit=1)))) == 1
-    (only,) = store.write(lambda tx: tx.select_runs(ReleasableRuns(limit=10, schedule_ids=[c, b])))
+    assert len(store.write(lambda tx: tx.select(ReleasableRuns(limit=1)))) == 1
+    (only,) = store.write(lambda tx: tx.select(ReleasableRuns(limit=10, schedule_ids=[c, b])))
     assert only.id == parked[1].id
-    assert store.write(lambda tx: tx.select_runs(ReleasableRuns(limit=10, schedule_ids=[]))) == []
+    assert store.write(lambda tx: tx.select(ReleasableRuns(limit=10, schedule_ids=[]))) == []
 
 
 def test_an_occurrence_is_found_by_its_instant(store: Store, nightly: str) -> None:

@@ -139,7 +139,7 @@ def test_leased_and_ready_runs_are_inserted_together(store: Store, many: int) ->
         assert (after.progress.cursor, after.progress.next_at) == (NOON, NOON + DAY)
         assert after.last_run == row.run_id
     assert {get(store, row.run_id).state for row in waits} == {RunState.READY}
-    held = store.read(lambda tx: tx.select_runs(LeasedRuns(holder="me")))
+    held = store.read(lambda tx: tx.select(LeasedRuns(holder="me")))
     assert {run.id for run in held} == {row.run_id for row in steps}
 
 

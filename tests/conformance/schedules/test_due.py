@@ -33,6 +33,7 @@ from timewright.core.run.run import RunState
 from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.ports import ProgressUpdate, Store
 from timewright.ports.overview import PendingWork
+from timewright.ports.schedules import SchedulesNamed
 
 
 def due(store: Store, *, now: datetime = NOON, limit: int = 100, since: datetime | None = None) -> list[str]:
@@ -318,7 +319,8 @@ def _part_at(store: Store, shard: tuple[int, int]) -> list[Any]:
 
 
 def _id_of(store: Store, name: str) -> str | None:
-    return store.read(lambda tx: tx.find_schedule_id("default", name))
+    found = store.read(lambda tx: tx.select(SchedulesNamed("default", [name])))
+    return found[0].id if found else None
 
 
 def probe(store: Store, now: datetime, *, with_lease_end: bool = False) -> PendingWork:

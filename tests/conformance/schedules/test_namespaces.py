@@ -20,7 +20,8 @@ from tests.conformance.support.builders import (
 from timewright.core.run.leasing import LimitUsage
 from timewright.core.schedule.schedule import queue_limit_key
 from timewright.ports import RunFilter, ScheduleFilter, Store
-from timewright.ports.rows import QueuedRuns
+from timewright.ports.rows import AuditFilter, QueuedRuns
+from timewright.ports.schedules import SchedulesNamed
 
 # A namespace with the same prefix, the next one in order, and one that would match as a pattern.
 OTHERS = ["tenant", "tenant2", "tenan", "Tenant", "ten_nt", "%"]
@@ -45,12 +46,12 @@ def everything(store: Store, namespace: str) -> list[Any]:
     """Return everything that can be listed in one namespace."""
     return store.read(
         lambda tx: [
-            *tx.find_schedules(ScheduleFilter(namespace=namespace)).rows,
-            *tx.find_runs(RunFilter(namespace=namespace)).rows,
+            *tx.find(ScheduleFilter(namespace=namespace)).rows,
+            *tx.find(RunFilter(namespace=namespace)).rows,
             *tx.get_objects("calendar", namespace=namespace),
-            *tx.find_audit(namespace=namespace).rows,
-            *tx.select_runs(QueuedRuns(namespace, "mail", limit=10)),
-            *([found] if (found := tx.find_schedule_id(namespace, "report")) else []),
+            *tx.find(AuditFilter(namespace=namespace)).rows,
+            *tx.select(QueuedRuns(namespace, "mail", limit=10)),
+            *(one.id for one in tx.select(SchedulesNamed(namespace, ["report"]))),
         ]
     )
 
@@ -75,18 +76,18 @@ def test_a_namespace_sees_only_its_own_rows(store: Store) -> None:
 
 
 def test_the_history_of_a_schedule_is_hidden_from_other_namespaces(store: Store) -> None:
-    theirs = store.read(lambda tx: tx.find_schedule_id("tenant2", "report"))
-    page = store.read(lambda tx: tx.find_runs(RunFilter(namespace="tenant", schedule_id=theirs)))
+    (theirs,) = store.read(lambda tx: tx.select(SchedulesNamed("tenant2", ["report"])))
+    page = store.read(lambda tx: tx.find(RunFilter(namespace="tenant", schedule_id=theirs.id)))
     assert page.rows == ()
 
 
 def test_a_cursor_of_another_namespace_returns_nothing(store: Store) -> None:
     put(store, *(schedule_write(make_schedule(f"r{n}", namespace="tenant2")) for n in range(5)))
-    page = store.read(lambda tx: tx.find_schedules(ScheduleFilter(namespace="tenant2", limit=2)))
-    other = store.read(lambda tx: tx.find_schedules(ScheduleFilter(namespace="tenant", cursor=page.cursor)))
+    page = store.read(lambda tx: tx.find(ScheduleFilter(namespace="tenant2", limit=2)))
+    other = store.read(lambda tx: tx.find(ScheduleFilter(namespace="tenant", cursor=page.cursor)))
     assert other.rows == ()
-    runs = store.read(lambda tx: tx.find_runs(RunFilter(namespace="tenant2", limit=1)))
-    assert store.read(lambda tx: tx.find_runs(RunFilter(namespace="tenant", cursor=runs.cursor))).rows == ()
+    runs = store.read(lambda tx: tx.find(RunFilter(namespace="tenant2", limit=1)))
+    assert store.read(lambda tx: tx.find(RunFilter(namespace="tenant", cursor=runs.cursor))).rows == ()
 
 
 def test_deleting_an_object_leaves_the_one_of_the_same_name_elsewhere(store: Store) -> None:

@@ -18,7 +18,9 @@ from tests.conformance.support.builders import (
 from tests.conformance.support.concurrency import held_open
 from tests.conformance.support.databases import Database
 from timewright.core.moments import HOUR
+from timewright.engine.sleep_plan import preload
 from timewright.ports import Store
+from timewright.ports.schedules import DueSchedules
 
 
 def due_at_noon(store: Store, *names: str) -> list[str]:
@@ -30,7 +32,7 @@ def due_at_noon(store: Store, *names: str) -> list[str]:
 def foreseen(store: Store, *, until: datetime, limit: int = 10) -> list[str]:
     return [
         schedule.name
-        for schedule in store.read(lambda tx: tx.preload_due_schedules(until=until, limit=limit))
+        for schedule in store.read(lambda tx: preload(tx, DueSchedules(until=until, limit=limit)))
     ]
 
 
@@ -47,7 +49,7 @@ def test_schedules_due_by_until_are_preloaded_up_to_the_limit(store: Store) -> N
 def test_preloaded_definitions_are_not_read_again(database: Database) -> None:
     due_at_noon(database.open(), "a")
     store = database.open()
-    store.read(lambda tx: tx.preload_due_schedules(until=NOON, limit=10))
+    store.read(lambda tx: preload(tx, DueSchedules(until=NOON, limit=10)))
     database.sql("UPDATE revisions SET body = 'unreadable'")
     (due,) = store.write(lambda tx: tx.due_schedules(until=NOON, limit=10))
     assert due.schedule.name == "a"

@@ -26,7 +26,7 @@ def read_three_ways(store: Store, schedule: Schedule) -> ScheduleRecord:
 
     def work(tx: Transaction) -> list[ScheduleRecord | None]:
         by_id = tx.get_schedules([schedule.id])[schedule.id]
-        (on_page,) = tx.find_schedules(ScheduleFilter()).rows
+        (on_page,) = tx.find(ScheduleFilter()).rows
         snapshot = tx.get_schedule_snapshot(schedule.namespace, schedule.name)
         return [snapshot.record if snapshot is not None else None, by_id, on_page]
 

@@ -25,7 +25,7 @@ from timewright.core.schedule.schedule import ScheduleState
 from timewright.core.schedule.upstream import EndKind
 from timewright.errors import UnreadableRow
 from timewright.ports import Page, ProgressUpdate, ScheduleFilter, Store
-from timewright.ports.schedules import ScheduleSnapshot
+from timewright.ports.schedules import ScheduleSnapshot, SchedulesWithIds
 from timewright.ports.workflow import Link
 
 NAMES = ["a", "a b", "ab", "abc", "b", "ä", "\U0001f600", "z"]
@@ -57,7 +57,7 @@ def look(store: Store, name: str) -> ScheduleSnapshot:
         {"namespace": ""},
     ],
 )
-def test_list_schedules_returns_the_same_pages_as_find_schedules(store: Store, which: dict[str, Any]) -> None:
+def test_list_schedules_returns_the_same_pages_as_find(store: Store, which: dict[str, Any]) -> None:
     rows = [
         schedule_write(
             make_schedule(name, group="g" if number % 2 else None),
@@ -70,7 +70,7 @@ def test_list_schedules_returns_the_same_pages_as_find_schedules(store: Store, w
         cursor, wanted = "", {"namespace": "default", **which, "limit": limit}
         for _ in range(len(NAMES) + 1):
             asked = ScheduleFilter(**wanted, cursor=cursor)
-            expected = store.read(methodcaller("find_schedules", asked))
+            expected = store.read(methodcaller("find", asked))
             for _ in range(2):
                 page = store.read(methodcaller("list_schedules", asked))
                 assert [(one.schedule, one.progress) for one in page.rows] == [
@@ -169,6 +169,6 @@ def test_schedules_are_named_by_their_ids(database: Database) -> None:
     put(store, *rows)
     database.sql(SCHEDULE_DAMAGE["a body that is not JSON"], [rows[0].schedule.id])
     ids = [*(row.schedule.id for row in rows), "sch_nobody"]
-    names = store.read(lambda tx: tx.get_schedule_names(ids))
+    names = {one.id: one.name for one in store.read(lambda tx: tx.select(SchedulesWithIds(ids)))}
     assert names == {rows[0].schedule.id: "bad", rows[1].schedule.id: "good"}
-    assert store.read(lambda tx: tx.get_schedule_names([])) == {}
+    assert store.read(lambda tx: tx.select(SchedulesWithIds([]))) == []

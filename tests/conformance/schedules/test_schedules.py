@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -22,8 +23,7 @@ from timewright.core.recurrence.triggers import Every
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import Conflict, InvalidInput, NotFound
 from timewright.ports import ScheduleFilter, Store
-from timewright.ports.rows import SchedulesAtStart
-from timewright.ports.schedules import ScheduleHead
+from timewright.ports.schedules import RevisionsOf, ScheduleHead, SchedulesAtStart, SchedulesNamed
 
 
 def names(rows: Any) -> list[str]:
@@ -31,7 +31,7 @@ def names(rows: Any) -> list[str]:
 
 
 def find(store: Store, **which: Any) -> list[str]:
-    return names(store.read(lambda tx: tx.find_schedules(ScheduleFilter(**which))).rows)
+    return names(store.read(lambda tx: tx.find(ScheduleFilter(**which))).rows)
 
 
 @pytest.mark.parametrize("many", [0, 1, 250])
@@ -68,10 +68,12 @@ def test_a_locked_read_gives_the_same_rows(store: Store) -> None:
 def test_a_schedule_is_found_by_name_only_in_its_namespace(store: Store) -> None:
     here, there = make_schedule("report", namespace="here"), make_schedule("report", namespace="there")
     put(store, schedule_write(here), schedule_write(there))
-    assert store.read(lambda tx: tx.find_schedule_id("here", "report")) == here.id
-    assert store.read(lambda tx: tx.find_schedule_id("there", "report")) == there.id
-    assert store.read(lambda tx: tx.find_schedule_id("elsewhere", "report")) is None
-    assert store.read(lambda tx: tx.find_schedule_id("here", "Report")) is None
+
+    def found(namespace: str, name: str) -> list[str]:
+        return [one.id for one in store.read(lambda tx: tx.select(SchedulesNamed(namespace, [name])))]
+
+    assert (found("here", "report"), found("there", "report")) == ([here.id], [there.id])
+    assert found("elsewhere", "report") == found("here", "Report") == []
 
 
 def test_a_name_is_taken_once_per_namespace(store: Store) -> None:
@@ -122,12 +124,12 @@ def test_revisions_come_newest_first_with_actor_and_reason(store: Store) -> None
         store,
         schedule_write(replace(first, revision=2), replaces=1, actor="bo", reason="slower", at=NOON + HOUR),
     )
-    history = store.read(lambda tx: tx.list_revisions(first.id))
+    history = store.read(lambda tx: tx.select(RevisionsOf(first.id)))
     assert [(s.revision, at, actor, reason) for s, at, actor, reason in history] == [
         (2, NOON + HOUR, "bo", "slower"),
         (1, NOON, "ada", "new"),
     ]
-    assert store.read(lambda tx: tx.list_revisions(first.id, limit=1))[0][0].revision == 2
+    assert store.read(lambda tx: tx.select(RevisionsOf(first.id, limit=1)))[0].schedule.revision == 2
 
 
 def test_an_edit_of_a_revision_that_is_not_the_last_is_a_conflict_and_changes_nothing(store: Store) -> None:
@@ -180,7 +182,7 @@ def test_a_list_is_ordered_by_name_code_point_by_code_point(store: Store) -> Non
 
 def test_pages_join_to_the_whole_list_without_a_gap_or_a_repeat(store: Store) -> None:
     put(store, *(schedule_write(make_schedule(f"s{n:02}", namespace=f"n{n % 3}")) for n in range(25)))
-    every = pages(lambda c: store.read(lambda tx: tx.find_schedules(ScheduleFilter(limit=10, cursor=c))))
+    every = pages(lambda c: store.read(lambda tx: tx.find(ScheduleFilter(limit=10, cursor=c))))
     assert [len(page) for page in every] == [10, 10, 5]
     listed = [(due.schedule.namespace, due.schedule.name) for page in every for due in page]
     assert listed == sorted(listed)
@@ -189,15 +191,15 @@ def test_pages_join_to_the_whole_list_without_a_gap_or_a_repeat(store: Store) ->
 
 def test_a_list_that_fills_its_page_exactly_has_no_next_page(store: Store) -> None:
     put(store, *(schedule_write(make_schedule(f"s{n}")) for n in range(4)))
-    page = store.read(lambda tx: tx.find_schedules(ScheduleFilter(limit=4)))
+    page = store.read(lambda tx: tx.find(ScheduleFilter(limit=4)))
     assert (len(page.rows), page.cursor) == (4, "")
 
 
 def test_a_row_added_behind_the_cursor_does_not_shift_the_pages(store: Store) -> None:
     put(store, *(schedule_write(make_schedule(name)) for name in ("b", "d", "f", "h")))
-    first = store.read(lambda tx: tx.find_schedules(ScheduleFilter(limit=2)))
+    first = store.read(lambda tx: tx.find(ScheduleFilter(limit=2)))
     put(store, schedule_write(make_schedule("a")))
-    rest = store.read(lambda tx: tx.find_schedules(ScheduleFilter(limit=2, cursor=first.cursor)))
+    rest = store.read(lambda tx: tx.find(ScheduleFilter(limit=2, cursor=first.cursor)))
     assert names(first.rows) + names(rest.rows) == ["b", "d", "f", "h"]
 
 
@@ -229,7 +231,7 @@ def test_active_schedules_that_run_at_the_start_are_found(store: Store) -> None:
     gone = make_progress(state=ScheduleState.ARCHIVED, next_at=None)
     rows = [schedule_write(first), schedule_write(plain), schedule_write(archived, gone)]
     store.write(lambda tx: tx.put_schedules(rows))
-    assert store.read(lambda tx: tx.select_schedule_ids(SchedulesAtStart())) == [first.id]
+    assert [one.id for one in store.read(lambda tx: tx.select(SchedulesAtStart()))] == [first.id]
 
 
 def test_heads_are_found_by_name_in_any_state(store: Store) -> None:
@@ -238,8 +240,8 @@ def test_heads_are_found_by_name_in_any_state(store: Store) -> None:
     elsewhere = make_schedule("one", namespace="elsewhere")
     rows = [schedule_write(one), schedule_write(other, archived), schedule_write(elsewhere)]
     store.write(lambda tx: tx.put_schedules(rows))
-    found = store.read(lambda tx: tx.find_schedule_heads("default", ["one", "other", "nobody"]))
-    assert found == {
-        "one": ScheduleHead(one.id, "one", 1, ScheduleState.ACTIVE),
-        "other": ScheduleHead(other.id, "other", 1, ScheduleState.ARCHIVED),
-    }
+    found = store.read(lambda tx: tx.select(SchedulesNamed("default", ["one", "other", "nobody"])))
+    assert sorted(found, key=attrgetter("name")) == [
+        ScheduleHead(one.id, "one", 1, ScheduleState.ACTIVE),
+        ScheduleHead(other.id, "other", 1, ScheduleState.ARCHIVED),
+    ]

@@ -121,11 +121,11 @@ def test_a_list_of_schedules_lists_unreadable_rows_apart(
     put(store, *rows)
     bad = rows[1].schedule
     database.sql("UPDATE revisions SET body = 'x' WHERE schedule_id = ?", [bad.id])
-    page = store.read(lambda tx: tx.find_schedules(ScheduleFilter(limit=2)))
+    page = store.read(lambda tx: tx.find(ScheduleFilter(limit=2)))
     assert [due.schedule.name for due in page.rows] == ["s0"]
     assert [(one.id, one.name) for one in page.unreadable] == [(bad.id, "s1")]
     assert "cannot be read" in page.unreadable[0].error
-    rest = store.read(lambda tx: tx.find_schedules(ScheduleFilter(limit=2, cursor=page.cursor)))
+    rest = store.read(lambda tx: tx.find(ScheduleFilter(limit=2, cursor=page.cursor)))
     assert ([due.schedule.name for due in rest.rows], rest.unreadable) == (["s2", "s3"], ())
 
 
@@ -158,7 +158,7 @@ def test_a_list_of_runs_lists_unreadable_rows_apart(database: Database, of_sched
 
 
 def _page_of_runs(tx: Transaction, which: RunFilter) -> Page:
-    return tx.find_runs(which)
+    return tx.find(which)
 
 
 def test_a_parked_unreadable_schedule_works_again_after_a_new_revision(

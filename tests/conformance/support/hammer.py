@@ -62,7 +62,7 @@ def hammer_from_threads(
 
 def exceeded_limits(tx: Transaction, limits: Mapping[str, int]) -> list[str]:
     """Return the limits with more live leases than capacity, counted from the runs."""
-    live = Counter(key for run in tx.select_runs(LeasedRuns()) for key in run.limit_keys)
+    live = Counter(key for run in tx.select(LeasedRuns()) for key in run.limit_keys)
     return [f"{key}: {live[key]} of {capacity}" for key, capacity in limits.items() if live[key] > capacity]
 
 

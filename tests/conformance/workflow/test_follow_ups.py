@@ -40,15 +40,15 @@ def end(upstream_run: str, downstream: str = "down", **fields: Any) -> FollowUp:
 
 
 def note(store: Store, *rows: FollowUp) -> None:
-    store.write(lambda tx: tx.put_follow_ups(rows))
+    store.write(lambda tx: tx.put_run_rows(rows))
 
 
 def undecided(store: Store, downstream: str = "down", *, limit: int = 1000) -> list[FollowUp]:
-    return store.read(lambda tx: tx.find_follow_ups(OpenFollowUps([downstream], limit)))
+    return store.read(lambda tx: tx.select(OpenFollowUps([downstream], limit)))
 
 
 def followed(store: Store, run_id: str) -> list[FollowUp]:
-    return store.read(lambda tx: tx.find_follow_ups(FollowUpsOfRun(run_id)))
+    return store.read(lambda tx: tx.select(FollowUpsOfRun(run_id)))
 
 
 def forget(store: Store, downstream: str) -> None:
@@ -79,7 +79,7 @@ def test_an_end_is_noted_once_and_stays_as_it_was_noted(store: Store) -> None:
     )
     assert undecided(store) == [first, end("run_2")]
     done = replace(first, state="done", run_id="run_9")
-    store.write(lambda tx: tx.put_follow_ups([done]))
+    store.write(lambda tx: tx.put_run_rows([done]))
     note(store, first)
     assert undecided(store) == [end("run_2")]
     assert followed(store, "run_1") == [done]
@@ -98,19 +98,19 @@ def test_closed_follow_ups_are_no_longer_open(store: Store) -> None:
     note(store, *(end(f"run_{n}") for n in range(3)), end("run_0", "other"))
     done, void = end("run_0", state="done", run_id="run_9"), end("run_1", state="void")
     for _ in range(2):
-        store.write(lambda tx: tx.put_follow_ups([done, void, end("run_7", state="void")]))
+        store.write(lambda tx: tx.put_run_rows([done, void, end("run_7", state="void")]))
         assert undecided(store) == [end("run_2")]
     assert undecided(store, "other") == [end("run_0", "other")]
     assert followed(store, "run_1") == [void]
     assert followed(store, "run_7") == []
-    store.write(lambda tx: tx.put_follow_ups([]))
+    store.write(lambda tx: tx.put_run_rows([]))
     assert undecided(store) == [end("run_2")]
 
 
 def test_only_ends_that_are_not_decided_are_forgotten(store: Store) -> None:
     done = end("run_0", state="done", run_id="run_9")
     note(store, end("run_0"), end("run_1"), end("run_1", "other"))
-    store.write(lambda tx: tx.put_follow_ups([done]))
+    store.write(lambda tx: tx.put_run_rows([done]))
     for downstream in ("down", "down", "nobody"):
         forget(store, downstream)
     assert undecided(store) == []
@@ -122,7 +122,7 @@ def test_an_end_is_found_by_the_run_it_came_from_and_by_the_run_it_became(store:
     onwards = [end("run_2", "z", due_at=NOON + MINUTE), end("run_2", "y", due_at=NOON + HOUR)]
     alike = [end("run_3", "y"), end("run_3", "z"), end("run_4", "y")]
     note(store, end("run_1", "x"), *reversed(onwards), *reversed(alike))
-    store.write(lambda tx: tx.put_follow_ups([into]))
+    store.write(lambda tx: tx.put_run_rows([into]))
     assert followed(store, "run_2") == [into, *onwards]
     assert followed(store, "run_1") == [into]
     assert [*followed(store, "run_3"), *followed(store, "run_4")] == alike
@@ -133,7 +133,7 @@ def test_pruning_a_run_deletes_its_decided_follow_ups_only(store: Store) -> None
     old = make_run(state=RunState.SUCCEEDED, finished_at=NOON)
     add(store, old)
     note(store, end(old.id, "x"), end(old.id, "y"))
-    store.write(lambda tx: tx.put_follow_ups([end(old.id, "x", state="done", run_id="run_9")]))
+    store.write(lambda tx: tx.put_run_rows([end(old.id, "x", state="done", run_id="run_9")]))
     assert store.write(lambda tx: tx.prune(PruneRequest(keep_runs=0))) == 1
     assert followed(store, old.id) == [end(old.id, "y")]
 
@@ -143,7 +143,7 @@ def test_many_ends_are_noted_decided_and_found_at_once(store: Store) -> None:
     note(store, *reversed(rows))
     assert undecided(store) == rows
     made = [replace(row, state="done", run_id=f"made_{n:03}") for n, row in enumerate(rows)]
-    store.write(lambda tx: tx.put_follow_ups(made[::-1]))
+    store.write(lambda tx: tx.put_run_rows(made[::-1]))
     assert undecided(store) == []
     assert [one for row in made for one in followed(store, row.run_id)] == made
 

@@ -31,7 +31,7 @@ from timewright.core.schedule.upstream import EndKind
 from timewright.errors import Conflict
 from timewright.ports import RunChange, Store
 from timewright.ports.rows import FutureManualRuns, FutureManualRunsIn, RunsWithNeeds
-from timewright.ports.workflow import Link, RunEndEffects
+from timewright.ports.workflow import DependencyWait, DownstreamLinks, Link, RunEndEffects, UpstreamLinks
 from timewright.stores.statements import SQLITE, load_statements
 
 MANY = 120
@@ -51,7 +51,7 @@ def ask_for(store: Store, downstream: str, *links: Link) -> None:
 
 
 def asked_by(store: Store, *downstreams: str) -> list[Link]:
-    return list(store.read(lambda tx: tx.get_links(downstreams=downstreams)))
+    return list(store.read(lambda tx: tx.select(UpstreamLinks(downstreams))))
 
 
 def meet(store: Store, *links: Link) -> None:
@@ -59,11 +59,11 @@ def meet(store: Store, *links: Link) -> None:
 
 
 def waiting(store: Store, *schedule_ids: str) -> list[str]:
-    return [run.id for run in store.read(lambda tx: tx.select_runs(RunsWithNeeds(schedule_ids)))]
+    return [run.id for run in store.read(lambda tx: tx.select(RunsWithNeeds(schedule_ids)))]
 
 
 def ahead(store: Store, *schedule_ids: str, limit: int = 1000) -> list[Run]:
-    return list(store.read(lambda tx: tx.select_runs(FutureManualRuns(schedule_ids, limit=limit))))
+    return list(store.read(lambda tx: tx.select(FutureManualRuns(schedule_ids, limit=limit))))
 
 
 def by_hand(schedule_id: str, *, fire_at: datetime, **fields: Any) -> Run:
@@ -88,18 +88,18 @@ def test_links_are_found_from_both_ends(store: Store) -> None:
     ask_for(store, "x", *links[:-1])
     assert asked_by(store, "y", "x", "y", "nobody") == in_order
     assert asked_by(store, "y") == [links[-1]]
-    assert store.read(lambda tx: tx.get_links(upstreams=["b", "a", "a", "nobody"])) == in_order
-    assert store.read(lambda tx: tx.get_links(upstreams=["b"])) == [links[0]]
-    assert store.write(lambda tx: tx.get_links(downstreams=["x", "y"], lock=True)) == in_order
+    assert store.read(lambda tx: tx.select(DownstreamLinks(["b", "a", "a", "nobody"]))) == in_order
+    assert store.read(lambda tx: tx.select(DownstreamLinks(["b"]))) == [links[0]]
+    assert store.write(lambda tx: tx.select(UpstreamLinks(["x", "y"], lock=True))) == in_order
 
 
 def test_no_schedules_have_no_links(store: Store) -> None:
     ask_for(store, "x", link("a", "x"))
     assert asked_by(store) == asked_by(store, "a") == []
-    assert store.write(lambda tx: tx.get_links(downstreams=[], lock=True)) == []
+    assert store.write(lambda tx: tx.select(UpstreamLinks([], lock=True))) == []
     assert (
-        store.read(lambda tx: tx.get_links(upstreams=[]))
-        == store.read(lambda tx: tx.get_links(upstreams=["x"]))
+        store.read(lambda tx: tx.select(DownstreamLinks([])))
+        == store.read(lambda tx: tx.select(DownstreamLinks(["x"])))
         == []
     )
     meet(store)
@@ -158,7 +158,7 @@ def test_many_links_are_written_met_and_read_at_once(store: Store) -> None:
     met = [replace(one, met_at=NOON + n * TICK, met_by=f"run_{n}") for n, one in enumerate(links)]
     meet(store, *reversed(met))
     assert asked_by(store, "x") == met
-    assert store.read(lambda tx: tx.get_links(upstreams=(one.upstream for one in met))) == met
+    assert store.read(lambda tx: tx.select(DownstreamLinks([one.upstream for one in met]))) == met
 
 
 def test_locked_links_let_the_second_writer_see_the_first(database: Database) -> None:
@@ -167,7 +167,7 @@ def test_locked_links_let_the_second_writer_see_the_first(database: Database) ->
     def point(me: str, at: str) -> Any:
         def work(tx: Any) -> bool:
             tx.lock("links")
-            if tx.get_links(downstreams=[at]):
+            if tx.select(UpstreamLinks([at])):
                 return False
             tx.replace_links(me, [link(at, me)])
             return True
@@ -197,7 +197,7 @@ def test_a_locked_link_read_misses_no_concurrent_end(database: Database) -> None
     ask_for(starter, "x", asked)
     with (
         held_open(bringer, lambda tx: tx.mark_links_met([met])) as held,
-        meanwhile(lambda: starter.write(lambda tx: tx.get_links(downstreams=["x"], lock=True))) as second,
+        meanwhile(lambda: starter.write(lambda tx: tx.select(UpstreamLinks(["x"], lock=True)))) as second,
     ):
         assert wait([second], timeout=0.1).not_done
         held.release()
@@ -212,13 +212,13 @@ def test_a_locked_link_is_met_after_the_lock_is_released(database: Database) -> 
 
     def bring(tx: Any) -> list[str]:
         tx.mark_links_met([met])
-        return [run.id for run in tx.select_runs(RunsWithNeeds(["x"]))]
+        return [run.id for run in tx.select(RunsWithNeeds(["x"]))]
 
     with (
         held_open(
             starter,
-            lambda tx: tx.get_links(downstreams=["x"], lock=True),
-            lambda tx, _: tx.add_dependency_waits([("run_9", "x")]),
+            lambda tx: tx.select(UpstreamLinks(["x"], lock=True)),
+            lambda tx, _: tx.put_run_rows([DependencyWait("run_9", "x")]),
         ) as held,
         meanwhile(lambda: bringer.write(bring)) as second,
     ):
@@ -229,20 +229,19 @@ def test_a_locked_link_is_met_after_the_lock_is_released(database: Database) -> 
 
 
 def test_runs_that_wait_are_found_by_their_schedules_until_they_wait_no_more(store: Store) -> None:
-    waits = [(f"run_{n:03}", f"sch_{n % 2}") for n in range(MANY)]
-    add(store, *(make_run("", id=run_id, dedupe_scope=run_id) for run_id, _ in waits))
-    store.write(lambda tx: tx.add_dependency_waits(waits[::-1]))
-    store.write(lambda tx: tx.add_dependency_waits([*waits[:2], ("run_000", "sch_1"), ("run_000", "sch_1")]))
-    store.write(lambda tx: tx.add_dependency_waits([]))
-    assert waiting(store, "sch_1", "sch_0", "sch_1", "nobody") == [run_id for run_id, _ in waits]
-    assert waiting(store, "sch_0") == [run_id for run_id, _ in waits[::2]]
+    waits = [DependencyWait(f"run_{n:03}", f"sch_{n % 2}") for n in range(MANY)]
+    add(store, *(make_run("", id=one.run_id, dedupe_scope=one.run_id) for one in waits))
+    store.write(lambda tx: tx.put_run_rows(waits[::-1]))
+    store.write(lambda tx: tx.put_run_rows([*waits[:2], *2 * [DependencyWait("run_000", "sch_1")]]))
+    store.write(lambda tx: tx.put_run_rows([]))
+    assert waiting(store, "sch_1", "sch_0", "sch_1", "nobody") == [one.run_id for one in waits]
+    assert waiting(store, "sch_0") == [one.run_id for one in waits[::2]]
     assert waiting(store) == waiting(store, "nobody") == []
     for _ in range(2):
-        store.write(
-            lambda tx: tx.delete_dependency_waits(run_id for run_id, _ in [*waits[:-2], ("nobody", "")])
-        )
-        store.write(lambda tx: tx.delete_dependency_waits([]))
-        assert waiting(store, "sch_0", "sch_1") == [run_id for run_id, _ in waits[-2:]]
+        ids = [*(one.run_id for one in waits[:-2]), "nobody"]
+        store.write(lambda tx, ids=ids: tx.delete_run_rows(DependencyWait, ids))  # type: ignore[misc]
+        store.write(lambda tx: tx.delete_run_rows(DependencyWait, []))
+        assert waiting(store, "sch_0", "sch_1") == [one.run_id for one in waits[-2:]]
 
 
 def test_run_end_effects_report_held_runs_links_and_failing_schedules(store: Store) -> None:
@@ -290,7 +289,7 @@ def test_only_future_manual_runs_of_the_schedule_are_listed(store: Store) -> Non
 def test_future_manual_runs_of_a_namespace_are_those_of_all_its_schedules(store: Store) -> None:
     def found(namespace: str = "default", *, until: datetime = NOON + HOUR, limit: int = 1000) -> list[Run]:
         which = FutureManualRunsIn(namespace=namespace, until=until, limit=limit)
-        return list(store.read(lambda tx: tx.select_runs(which)))
+        return list(store.read(lambda tx: tx.select(which)))
 
     made = [by_hand(f"sch_{n}", fire_at=NOON + n * MINUTE) for n in (1, 2, 3)]
     other = by_hand("sch_4", fire_at=NOON + MINUTE, namespace="other")

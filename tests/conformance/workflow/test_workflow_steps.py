@@ -55,15 +55,15 @@ def whole(store: Store, *parents: str) -> dict[str, StepRow]:
 
 
 def forget(store: Store, *parents: str) -> None:
-    store.write(lambda tx: tx.delete_steps(parents))
+    store.write(lambda tx: tx.delete_run_rows(StepRow, parents))
 
 
 def children(store: Store, parent: str, **which: Any) -> list[Run]:
-    return list(store.read(lambda tx: tx.select_runs(StepRuns(parent, **which))))
+    return list(store.read(lambda tx: tx.select(StepRuns(parent, **which))))
 
 
 def in_scopes(store: Store, first: str, last: str, *, at: datetime = NOON) -> list[Run]:
-    return list(store.read(lambda tx: tx.select_runs(RunsOfStep(planned_at=at, first=first, last=last))))
+    return list(store.read(lambda tx: tx.select(RunsOfStep(planned_at=at, first=first, last=last))))
 
 
 def extend_lease(store: Store, run: Run, **terms: Any) -> bool:
@@ -381,7 +381,7 @@ def test_steps_that_wait_are_found_by_what_they_wait_for(store: Store) -> None:
     leased(store, other)
 
     def found(event: str | None) -> list[str]:
-        return [run.id for run in store.read(lambda tx: tx.select_runs(WaitingSteps("default", event=event)))]
+        return [run.id for run in store.read(lambda tx: tx.select(WaitingSteps("default", event=event)))]
 
     assert found("paid") == ["run_4", "run_5"]
     assert found("refund") == []

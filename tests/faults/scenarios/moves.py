@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.faults.scenario import FaultEnvironment, FaultScenario
 from tests.faults.tools.worker_fleet import WorkerFleet, assert_verified, expect, gaps_between, wait_until
 from timewright.core.schedule.pauses import Pause
+from timewright.ports.objects import OpenPauses
 from timewright.stores.table_copy import PROGRESS_META
 from timewright.wiring import open_store
 
@@ -87,7 +88,7 @@ def kill_move_when(condition: Callable[[], bool], old: str, new: str) -> None:
 def pauses_of(place: str) -> list[Pause]:
     """The open pauses of a store."""
     with closing(open_store(place)) as store:
-        return store.read(lambda tx: tx.open_pauses())
+        return store.read(lambda tx: tx.select(OpenPauses()))
 
 
 def copy_has_begun(place: str) -> bool:

@@ -24,7 +24,7 @@ from timewright.operations import operations
 from timewright.operations.access.auth_cache import AuthCache
 from timewright.operations.views import build_schedule_detail, planned_until
 from timewright.ports import ScheduleFilter, Store
-from timewright.ports.schedules import ScheduleSnapshot
+from timewright.ports.schedules import SchedulesNamed, ScheduleSnapshot
 from timewright.ports.store import WouldBlock
 from timewright.stores.sqlite import nonblocking
 from timewright.stores.sqlite.store import SqliteStore
@@ -212,10 +212,10 @@ def test_an_expensive_read_is_moved_to_a_thread(tmp_path: Path, monkeypatch: pyt
     for number in range(30):
         harness.ask("schedule create", name=f"s{number}", every="1h", note="x")
     assert store.nonblocking_reader is not None
-    assert store.nonblocking_reader.read(lambda tx: tx.find_schedule_id("default", "s1")) is not None
+    assert store.nonblocking_reader.read(lambda tx: tx.select(SchedulesNamed("default", ["s1"])))
     with pytest.raises(WouldBlock):
-        store.nonblocking_reader.read(lambda tx: tx.find_schedules(ScheduleFilter()))
-    assert store.nonblocking_reader.read(lambda tx: tx.find_schedule_id("default", "s1")) is not None
+        store.nonblocking_reader.read(lambda tx: tx.find(ScheduleFilter()))
+    assert store.nonblocking_reader.read(lambda tx: tx.select(SchedulesNamed("default", ["s1"])))
     store.close()
     with pytest.raises(WouldBlock):
         store.nonblocking_reader.data_version()

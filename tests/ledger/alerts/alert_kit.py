@@ -34,7 +34,7 @@ def incidents(bench: Bench, **request: Any) -> list[dict[str, Any]]:
 
 def deliveries(bench: Bench, channel: str = "ops") -> list[Run]:
     which = RunFilter(namespace="default", queue=f"channel.{channel}", limit=100)
-    return list(reversed(bench.store.read(lambda tx: tx.find_runs(which)).rows))
+    return list(reversed(bench.store.read(lambda tx: tx.find(which)).rows))
 
 
 def pass_minutes(bench: Bench, count: int) -> None:

@@ -26,6 +26,7 @@ from timewright.ledger.lease import plan_queue
 from timewright.operations.context import OperationContext
 from timewright.operations.health.verify import read_history
 from timewright.ports import StoredObject
+from timewright.ports.objects import UsageByPeriod
 from timewright.verification import check
 
 MIDNIGHT = datetime(2026, 3, 11, tzinfo=UTC)
@@ -320,7 +321,7 @@ def test_a_run_is_charged_to_the_period_in_which_it_started(bench: LedgerHarness
     bench.clock.advance(2 * MINUTE)
     bench.settle(run, outcome=Succeeded(cost=Cost(tokens=70)))
     assert account(bench, tokens) == BudgetUsage()
-    accounts = bench.store.read(lambda tx: tx.list_accounts(tokens.account_name, limit=5))
+    accounts = bench.store.read(lambda tx: tx.select(UsageByPeriod(tokens.account_name, limit=5)))
     assert accounts == [(MIDNIGHT - DAY, BudgetUsage(70, 0))]
 
 
@@ -395,11 +396,7 @@ def test_runs_under_an_unreadable_budget_wait_with_a_reason(bench: LedgerHarness
             kind="budget", namespace="default", name="day", revision=9, body=body, at=bench.now
         )
 
-        def work(tx: Any) -> None:
-            tx.put_objects([row])
-            tx.mark_budgets_changed()
-
-        bench.store.write(work)
+        bench.store.write(lambda tx: tx.put_objects([row]))
 
     damage(b'{"name": "day", "unit": "smiles"}')
     assert [leased.id for leased in bench.lease()] == [free.id]

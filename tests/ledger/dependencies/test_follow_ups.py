@@ -60,7 +60,7 @@ def planned(bench: LedgerHarness, schedule: Schedule) -> list[tuple[float, str]]
 
 def open_ends(bench: LedgerHarness, schedule: Schedule) -> int:
     """How many upstream ends are open for a schedule."""
-    return len(bench.store.read(lambda tx: tx.find_follow_ups(OpenFollowUps([schedule.id], limit=9))))
+    return len(bench.store.read(lambda tx: tx.select(OpenFollowUps([schedule.id], limit=9))))
 
 
 @pytest.mark.parametrize(
@@ -464,7 +464,7 @@ def test_many_followers_cost_no_more_queries_than_one(
         ends(bench, load)
         bench.advance(60)
         asked.append(questions(monkeypatch, lambda: (bench.admit(), bench.lease(100))))
-        bench.settle(*bench.store.read(lambda tx: tx.select_runs(LeasedRuns())))
+        bench.settle(*bench.store.read(lambda tx: tx.select(LeasedRuns())))
     assert asked[1] == asked[0]
     assert "get_open_follow_ups" in asked[1]
     assert "upstream_links" in asked[1] or "lock_upstream_links" in asked[1]

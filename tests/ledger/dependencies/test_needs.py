@@ -149,7 +149,7 @@ def test_an_unmet_need_ends_the_wait_with_the_configured_action(
     (run,) = bench.runs(report)
     assert run.state.value == state
     assert state == "leased" or run.reason == "needs: load never succeeded"
-    assert bench.store.read(lambda tx: tx.select_runs(RunsWithNeeds([report.id]))) == []
+    assert bench.store.read(lambda tx: tx.select(RunsWithNeeds([report.id]))) == []
 
 
 def test_a_waiting_run_holds_no_limit(bench: LedgerHarness) -> None:

@@ -21,7 +21,9 @@ from timewright.core.target import Call
 from timewright.ledger.lease import plan_queue
 from timewright.ledger.queues.limits import remove_limit, set_limit
 from timewright.ledger.queues.policies import set_queue_policy
+from timewright.ports.overview import LimitHolds
 from timewright.ports.rows import LeasedRuns, LimitKeyPrune, QueuedRuns
+from timewright.ports.runs import LimitKeys
 from timewright.stores.queries.ready_runs import SqlReadyQueries
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -282,8 +284,9 @@ def test_idle_keys_are_removed(bench: LedgerHarness) -> None:
     bench.advance(7200)
     bench.settle(*(run for run in held if run.payload["tenant"] == "beta"))
     bench.store.write(lambda tx: tx.prune(LimitKeyPrune(bench.now)))
-    total, keys = bench.store.read(lambda tx: tx.find_limit_keys(named_limit_key("default", "crm"), limit=9))
-    assert total == 1
+    crm = named_limit_key("default", "crm")
+    assert bench.store.read(lambda tx: tx.count(LimitHolds(crm))) == {"leases": 1}
+    keys = bench.store.read(lambda tx: tx.select(LimitKeys(crm, 9)))
     assert [key.partition("#")[2] for key in keys] == ["acme"]
     add(bench, beta=2)
     assert tenants(take(bench)) == {"beta": 1}
@@ -300,14 +303,12 @@ def test_racing_clients_never_pass_a_keyed_limit(bench: LedgerHarness) -> None:
         done = idle = 0
         while idle < 200 and not passed:
             held = take(mine, 3)
-            live = mine.store.read(lambda tx: tx.select_runs(LeasedRuns()))
+            live = mine.store.read(lambda tx: tx.select(LeasedRuns()))
             counted = Counter(run.limit_keys[-1] for run in live)
             passed.extend(f"{key}: {count}" for key, count in counted.items() if count > 2)
             mine.settle(*held)
             done, idle = done + len(held), 0 if held else idle + 1
-            if not held and not mine.store.read(
-                lambda tx: tx.select_runs(QueuedRuns("default", "mail", limit=1))
-            ):
+            if not held and not mine.store.read(lambda tx: tx.select(QueuedRuns("default", "mail", limit=1))):
                 break
         return done
 

@@ -112,7 +112,7 @@ def test_an_import_with_more_leases_than_the_limit_is_rejected(bench: LedgerHarn
     two = [entry("a", 1, **fields), entry("b", 1, **fields)]
     with pytest.raises(NotAllowed, match="1 free slots"):
         imported(bench, *two)
-    assert bench.store.read(lambda tx: tx.select_runs(QueuedRuns("default", "mail", limit=9))) == []
+    assert bench.store.read(lambda tx: tx.select(QueuedRuns("default", "mail", limit=9))) == []
     ceiling(bench, 2)
     assert len(imported(bench, *two)) == 2
 

@@ -258,7 +258,7 @@ class LedgerMachine(RuleBasedStateMachine):
         return self.bench.runs(watched.schedule)
 
     def live(self) -> list[Run]:
-        return self.bench.store.read(lambda tx: tx.select_runs(LeasedRuns()))
+        return self.bench.store.read(lambda tx: tx.select(LeasedRuns()))
 
     def taken(self, runs: list[Run]) -> None:
         for run in runs:

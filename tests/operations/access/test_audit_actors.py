@@ -12,6 +12,7 @@ from timewright.operations import Operation, operations
 from timewright.operations.access.authentication import ALL_SCOPES, Caller, context_for, start_session
 from timewright.operations.quotas import LEASE_OPERATIONS
 from timewright.ports import Transaction
+from timewright.ports.rows import AuditFilter
 
 AGENT = Caller(actor="night-agent", origin="agent", scopes=ALL_SCOPES, key="aaaaaaaaaaaa")
 # Operations without an audit entry, and why.
@@ -44,7 +45,7 @@ def lines(harness: OperationsHarness) -> list[tuple[str, str]]:
     """Return actor and origin of each audit entry, in all namespaces."""
 
     def work(tx: Transaction) -> list[tuple[str, str]]:
-        return [(row.actor, row.origin) for row in tx.find_audit(limit=1000).rows]
+        return [(row.actor, row.origin) for row in tx.find(AuditFilter(limit=1000)).rows]
 
     return harness.store.read(work)
 
@@ -55,7 +56,7 @@ def test_a_secret_in_the_reason_of_a_write_is_not_recorded(
 ) -> None:
     harness = sample_harness()
     one(harness.context, {**example, "dry_run": False, "reason": "moved, password=hunter2"})
-    written = harness.store.read(lambda tx: tx.find_audit(limit=1000).rows)
+    written = harness.store.read(lambda tx: tx.find(AuditFilter(limit=1000)).rows)
     # A ping keeps no reason: its text says what happened.
     assert one.name == "ping send" or any(row.reason.startswith("moved, password=") for row in written)
     assert [row.action for row in written if "hunter2" in str(row)] == []

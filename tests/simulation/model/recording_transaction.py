@@ -15,7 +15,7 @@ from timewright.ledger.settle import reclaim
 from timewright.ports import Grant, OnTimeStep, ProgressUpdate, PruneRequest, Renewal, Renewed, ScheduleWrite
 from timewright.ports.attempt_output import AttemptOutput
 from timewright.ports.rows import LeasedRuns
-from timewright.ports.workflow import FollowUp
+from timewright.ports.workflow import DependencyWait, FollowUp, UpstreamLinks
 from timewright.stores.transaction import SqlTransaction
 
 _ALL_RUNS = "SELECT id, CASE WHEN dedupe_scope = '' THEN schedule_id ELSE '' END, planned_at, state FROM runs"
@@ -114,7 +114,7 @@ class RecordingTransaction(SqlTransaction):
         """Check that each first lease has fresh ends of everything it needs, or has waited long enough."""
         found = self.get_schedules({run.schedule_id for run in runs if run.schedule_id})
         needy = [run for run in runs if run.schedule_id in found and found[run.schedule_id].schedule.needs]
-        links = self.get_links(downstreams={run.schedule_id for run in needy}) if needy else []
+        links = self.select(UpstreamLinks({run.schedule_id for run in needy})) if needy else []
         names = {i: due.schedule.name for i, due in self.get_schedules({x.upstream for x in links}).items()}
         met = {(x.downstream, names.get(x.upstream), x.on): x.met_at for x in links if x.kind == "needs"}
         for run in needy:
@@ -138,7 +138,7 @@ class RecordingTransaction(SqlTransaction):
 
     def renew_leases(self, renewals: Sequence[Renewal]) -> list[Renewed]:
         """Renew leases; record accepted renewals, count refused ones."""
-        stopping = [r.id for r in super().select_runs(LeasedRuns(cancel_requested=True))] if renewals else []
+        stopping = [r.id for r in super().select(LeasedRuns(cancel_requested=True))] if renewals else []
         until = {row[0]: row[2] for row in self._leases(stopping)}
         kept: list[Renewed] = super().renew_leases(renewals)
         killable = {r.run_id for r in renewals if not r.despite_cancel} & until.keys()
@@ -202,21 +202,13 @@ class RecordingTransaction(SqlTransaction):
                 message = f"was leased beyond {charge.budget}"
                 self.events.append(("I44", charge.run_id, charge.fence, 0, "", message))
 
-    def put_follow_ups(self, rows: Sequence[FollowUp]) -> None:
-        """Create and close follow-ups."""
-        super().put_follow_ups(rows)
-        counted = {"open": "follow-up created", "done": "follow-up run", "void": "follow-up skipped"}
-        self.counters += [counted[row.state] for row in rows]
-
-    def add_dependency_waits(self, waits: Sequence[tuple[str, str]]) -> None:
-        """Let runs wait for their needs."""
-        super().add_dependency_waits(waits)
-        self.counters += ["waited for its needs"] * len(waits)
-
     def put_run_rows(self, rows: Sequence[Any]) -> None:
-        """Write what attempts report."""
+        """Write what is recorded about runs; count output, follow-ups, and runs that wait for their needs."""
         super().put_run_rows(rows)
         self.counters += ["output written"] * sum(isinstance(row, AttemptOutput) for row in rows)
+        self.counters += ["waited for its needs"] * sum(isinstance(row, DependencyWait) for row in rows)
+        counted = {"open": "follow-up created", "done": "follow-up run", "void": "follow-up skipped"}
+        self.counters += [counted[row.state] for row in rows if isinstance(row, FollowUp)]
 
     def save_progress(self, rows: Sequence[ProgressUpdate]) -> None:
         """Save the progress of schedules; record the cursor."""

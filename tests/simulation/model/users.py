@@ -110,7 +110,7 @@ class SimulatedUser(ExternalClient):
     def _random_run(self, *states: RunState) -> tuple[str, str] | None:
         """A random run in one of these states."""
         which = RunFilter(state=self.rng.choice(states), limit=20)
-        page = self.store.read(lambda tx: tx.find_runs(which))
+        page = self.store.read(lambda tx: tx.find(which))
         if not page.rows:
             return None
         run = self.rng.choice(page.rows)

@@ -27,7 +27,7 @@ from timewright.errors import UnreadableRow
 from timewright.ledger.pauses import ACCEPT_CLOCK, CLOCK, PauseLookup
 from timewright.ledger.records.instances import OFFER, InstanceRecord
 from timewright.ports import ScheduleRecord, Transaction
-from timewright.ports.objects import GLOBAL_NAMESPACE, AlertRow
+from timewright.ports.objects import GLOBAL_NAMESPACE, AlertRow, AlertRows
 
 ALERTS = "alerts"
 INSTALLATION_RULES, NAMESPACE_RULES, GROUP_RULES = "installation", "namespace", "group:"
@@ -82,8 +82,8 @@ class AlertInput:
 
     def __init__(self, tx: Transaction, *, now: datetime) -> None:
         self.now = now
-        rows = tx.alert_rows(
-            late=now - MIN_LATE, missed=now - MISSED_WINDOW, recent=now - DAY, max_rows=MAX_ROWS
+        rows = tx.select(
+            AlertRows(late=now - MIN_LATE, missed=now - MISSED_WINDOW, recent=now - DAY, max_rows=MAX_ROWS)
         )
         self.rows: dict[str, list[AlertRow]] = defaultdict(list)
         for row in rows:

@@ -223,13 +223,13 @@ def check_in_turn(tx: Transaction, launch: Launch) -> Literal["now", "later", "n
         since=launch.planned_at,
         limit=MAX_CHECK_INS,
     )
-    for later in tx.find_runs(sent).rows:
+    for later in tx.find(sent).rows:
         message, other = later.payload["message"], later.payload["to"]
         is_same = message.get("schedule") == launch.target.message.schedule
         if is_same and other["status"] != "in_progress" and later.planned_at > launch.planned_at:
             return "never"
     under_way = RunFilter(queue=CHECK_IN_QUEUE, state=RunState.LEASED, limit=MAX_CHECK_INS)
-    payloads = (run.payload for run in tx.find_runs(under_way).rows)
+    payloads = (run.payload for run in tx.find(under_way).rows)
     starts = (one for one in payloads if one["to"].get("status") == "in_progress")
     return "later" if any(one["message"].get("run") == run_id for one in starts) else "now"
 

@@ -171,7 +171,7 @@ def _ended_by(tx: Transaction, incident: Incident) -> str:
 
 
 def _newest_run(tx: Transaction, incident: Incident, state: RunState) -> Run | None:
-    rows = tx.find_runs(RunFilter(schedule_id=incident.schedule_id, state=state, limit=1)).rows
+    rows = tx.find(RunFilter(schedule_id=incident.schedule_id, state=state, limit=1)).rows
     return rows[0] if rows else None
 
 
@@ -208,7 +208,7 @@ def _fact(change: IncidentChange, *, now: datetime) -> Fact:
 
 def _lock(tx: Transaction, incident_id: str, namespace: str) -> Incident:
     tx.lock("alerts_checked_at")
-    found = tx.find_incidents(IncidentFilter(incident_id=incident_id)).rows
+    found = tx.find(IncidentFilter(incident_id=incident_id)).rows
     incident: Incident | None = found[0] if found else None
     if incident is None or incident.namespace != namespace or incident.closed_at is not None:
         raise NotFound(

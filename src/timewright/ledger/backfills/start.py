@@ -293,7 +293,7 @@ def _rows_of(tx: Transaction, schedule_id: str, *, first: datetime) -> list[Run]
 def _iter_history(tx: Transaction, schedule_id: str) -> Iterator[Run]:
     which = RunFilter(schedule_id=schedule_id, limit=_PAGE_ROWS)
     while True:
-        page = tx.find_runs(which)
+        page = tx.find(which)
         yield from page.rows
         if not page.cursor:
             return

@@ -37,7 +37,6 @@ def set_budget(tx: Transaction, budget: Budget, *, by: Actor, now: datetime) -> 
     save_objects(tx, BUDGET, {name: budget}, namespace=namespace, by=by, now=now)
     if last is not None and (last.period, last.zone) != (budget.period, budget.zone):
         tx.recount_budget(budget.account_name, since=budget.period_at(now).start)
-    tx.mark_budgets_changed()
     tx.release_deferred_runs(namespace, prefix=reason_prefix(WaitReason.BUDGET, name), now=now)
 
 
@@ -55,8 +54,6 @@ def delete_budget(tx: Transaction, budget: Budget, *, by: Actor, now: datetime) 
             fix=f"give {users[0]} other budgets first: schedule update",
         )
     delete_objects(tx, BUDGET, [name], namespace=namespace, by=by, now=now)
-    tx.delete_budget_usage(budget.account_name)
-    tx.mark_budgets_changed()
     tx.release_deferred_runs(namespace, prefix=reason_prefix(WaitReason.BUDGET, name), now=now)
 
 
@@ -65,7 +62,7 @@ def schedules_using(tx: Transaction, budget: Budget) -> Iterator[str]:
     cursor, more, found = "", True, 0
     while more and found < MAX_LISTED_USERS:
         which = ScheduleFilter(namespace=budget.namespace, limit=1000, cursor=cursor)
-        page = tx.find_schedules(which)
+        page = tx.find(which)
         for record in page.rows:
             named = budget.name in record.schedule.budgets
             if named and record.progress.state is not ScheduleState.ARCHIVED and found < MAX_LISTED_USERS:
@@ -81,7 +78,6 @@ def close_provider(
     window = ProviderWindow(until=until, reason=by.reason, actor=by.name)
     tx.lock("budgets")
     save_objects(tx, PROVIDER, {provider: window}, namespace=namespace, by=by, now=now)
-    tx.mark_budgets_changed()
     # Runs that were deferred to a later instant are deferred to this one.
     tx.release_deferred_runs(namespace, prefix=reason_prefix(WaitReason.PROVIDER, provider), now=now)
     return ProviderClosed(at=now, namespace=namespace, provider=provider, until=until, reason=by.reason)
@@ -91,7 +87,6 @@ def open_provider(tx: Transaction, namespace: str, provider: str, *, by: Actor, 
     """Open a provider: its runs may start at once."""
     tx.lock("budgets")
     save_objects(tx, PROVIDER, {provider: ProviderWindow()}, namespace=namespace, by=by, now=now)
-    tx.mark_budgets_changed()
     tx.release_deferred_runs(namespace, prefix=reason_prefix(WaitReason.PROVIDER, provider), now=now)
     return ProviderOpened(at=now, namespace=namespace, provider=provider)
 

@@ -81,13 +81,14 @@ def close_providers(
 
 def _write(tx: Transaction, windows: Mapping[ProviderKey, ProviderWindow], *, now: datetime) -> list[Fact]:
     tx.lock("budgets")
+    rows = []
     for (namespace, provider), window in sorted(windows.items(), key=lambda pair: pair[0]):
         last = tx.get_objects(PROVIDER, namespace=namespace, names=[provider])
         revision = last[0].revision + 1 if last else 1
-        tx.put_objects(
-            [StoredObject.of(PROVIDER, provider, window, namespace=namespace, revision=revision, at=now)]
+        rows.append(
+            StoredObject.of(PROVIDER, provider, window, namespace=namespace, revision=revision, at=now)
         )
-    tx.mark_budgets_changed()
+    tx.put_objects(rows)
     tx.add_audit(
         [
             AuditEntry(

@@ -28,7 +28,7 @@ from timewright.ledger.fact_builders import run_fields, schedule_moved_fact
 from timewright.ledger.lookups import CalendarLookup, lock_readable_schedules
 from timewright.ports import RunChange, ScheduleRecord, Transaction
 from timewright.ports.rows import RunsWithNeeds
-from timewright.ports.workflow import FollowUp, Link, OpenFollowUps
+from timewright.ports.workflow import DependencyWait, DownstreamLinks, FollowUp, Link, OpenFollowUps
 
 MAX_FOLLOW_UPS = 100
 
@@ -40,7 +40,7 @@ def notify_downstream(tx: Transaction, ended: Sequence[Run], *, now: datetime) -
     """
     counts = {run.id: end_kinds(run) for run in ended if run.schedule_id}
     relevant = [run for run in ended if counts.get(run.id)]
-    links = tx.get_links(upstreams={run.schedule_id for run in relevant}) if relevant else []
+    links = tx.select(DownstreamLinks({run.schedule_id for run in relevant})) if relevant else []
     if not links:
         return []
     links_by_upstream: dict[str, list[Link]] = {}
@@ -53,7 +53,7 @@ def notify_downstream(tx: Transaction, ended: Sequence[Run], *, now: datetime) -
         if link.on in counts[run.id]
     ]
     follow_ups = [_follow_up(link, run, now=now) for link, run in met if link.kind == "after"]
-    tx.put_follow_ups(follow_ups)
+    tx.put_run_rows(follow_ups)
     tx.wake_schedules([(one.downstream, one.due_at) for one in follow_ups])
     tx.mark_links_met([replace(link, met_at=run.finished_at or now, met_by=run.id) for link, run in met])
     waited = {link.downstream for link, _ in met if link.kind == "needs"}
@@ -64,7 +64,7 @@ def load_follow_ups(tx: Transaction, record: Iterable[ScheduleRecord]) -> dict[s
     """The undecided upstream ends of followers: at most one pass's worth for each, and one more."""
     followers = [one.schedule.id for one in record if follows_upstream(one.schedule.trigger)]
     found: dict[str, list[FollowUp]] = {schedule_id: [] for schedule_id in followers}
-    for one in tx.find_follow_ups(OpenFollowUps(followers, MAX_FOLLOW_UPS + 1)) if followers else ():
+    for one in tx.select(OpenFollowUps(followers, MAX_FOLLOW_UPS + 1)) if followers else ():
         found[one.downstream].append(one)
     return found
 
@@ -109,13 +109,13 @@ def close_follow_ups(
         for schedule, followed in decided
         for end, at in followed.taken
     ]
-    tx.put_follow_ups(rows)
+    tx.put_run_rows(rows)
 
 
 def use_first_follow_up(tx: Transaction, record: ScheduleRecord, run: Run) -> datetime | None:
     """Close the first upstream end with a run that was made by hand; return when the next one is due."""
-    ends = tx.find_follow_ups(OpenFollowUps([record.schedule.id], limit=2))
-    tx.put_follow_ups([replace(end, state="done", run_id=run.id) for end in ends[:1]])
+    ends = tx.select(OpenFollowUps([record.schedule.id], limit=2))
+    tx.put_run_rows([replace(end, state="done", run_id=run.id) for end in ends[:1]])
     return follow_instant(ends[1].due_at, cursor=run.planned_at) if ends[1:] else None
 
 
@@ -160,9 +160,10 @@ def split_by_needs(
     ends = [
         _end_unmet(run, found, now=now) for run in runs if isinstance(found := unmet.get(run.id), UnmetNeed)
     ]
-    tx.add_dependency_waits([(change.run.id, change.run.schedule_id) for change in deferred])
-    tx.delete_dependency_waits(
-        run.id for run in runs if waits_for_needs(run) and not isinstance(unmet.get(run.id), NeedWait)
+    tx.put_run_rows([DependencyWait(change.run.id, change.run.schedule_id) for change in deferred])
+    tx.delete_run_rows(
+        DependencyWait,
+        [run.id for run in runs if waits_for_needs(run) and not isinstance(unmet.get(run.id), NeedWait)],
     )
     return deferred, ends
 
@@ -202,7 +203,7 @@ def _moved_facts(tx: Transaction, rows: Sequence[FollowUp], *, now: datetime) ->
 
 def release_waiting(tx: Transaction, schedule_ids: Iterable[str], *, now: datetime) -> list[Fact]:
     """Make deferred runs ready whose needs are now met."""
-    recorded = tx.select_runs(RunsWithNeeds(list(schedule_ids)))
+    recorded = tx.select(RunsWithNeeds(list(schedule_ids)))
     if not recorded:
         return []
     waiting = [run for run in recorded if run.state is RunState.READY and waits_for_needs(run)]
@@ -215,7 +216,7 @@ def release_waiting(tx: Transaction, schedule_ids: Iterable[str], *, now: dateti
         if run.id not in unmet
     ]
     changed = tx.change_runs(released)
-    tx.delete_dependency_waits(changed | no_longer_waiting)
+    tx.delete_run_rows(DependencyWait, changed | no_longer_waiting)
     return [RunFreed(**run_fields(change.run, now=now)) for change in released if change.run.id in changed]
 
 

@@ -14,7 +14,8 @@ from timewright.core.schedule.schedule import Schedule, ScheduleState
 from timewright.core.schedule.upstream import EndKind
 from timewright.errors import InvalidInput, NotAllowed, NotFound
 from timewright.ports import RunFilter, ScheduleFilter, ScheduleRecord, Transaction
-from timewright.ports.workflow import Link
+from timewright.ports.schedules import SchedulesNamed
+from timewright.ports.workflow import DownstreamLinks, Link, UpstreamLinks
 
 MAX_CHAIN_SCHEDULES = 10_000
 # How many runs are searched for the last matching end when a link is created.
@@ -33,7 +34,7 @@ def write_links(tx: Transaction, schedules: Sequence[Schedule], *, before: Sched
         return
     tx.lock("links")
     for schedule in wanted:
-        known = tx.get_links(downstreams=[schedule.id])
+        known = tx.select(UpstreamLinks([schedule.id]))
         links = _links(tx, schedule, known=known)
         follows_others = _after_links(known) != _after_links(links)
         tx.replace_links(schedule.id, links, delete_follow_ups=follows_others)
@@ -49,13 +50,13 @@ def has_dependencies(schedule: Schedule) -> bool:
 def remove_links(tx: Transaction, record: ScheduleRecord) -> None:
     """Remove the links of a schedule that is archived; if others depend on it, that is an error."""
     check_no_dependents(tx, record, verb="archived")
-    if tx.get_links(downstreams=[record.schedule.id]):
+    if tx.select(UpstreamLinks([record.schedule.id])):
         tx.replace_links(record.schedule.id, (), delete_follow_ups=True)
 
 
 def check_no_dependents(tx: Transaction, record: ScheduleRecord, *, verb: str) -> None:
     """Raise if other schedules depend on this one."""
-    asking = tx.get_links(upstreams=[record.schedule.id])
+    asking = tx.select(DownstreamLinks([record.schedule.id]))
     if not asking:
         return
     names = sorted(one.schedule.name for one in tx.get_schedules({a.downstream for a in asking}).values())
@@ -99,11 +100,11 @@ def _links(tx: Transaction, schedule: Schedule, *, known: Sequence[Link]) -> lis
 def _upstream(tx: Transaction, schedule: Schedule, name: str, *, field: str) -> str:
     if name == schedule.name:
         raise _cycle_error((name, name), field=field)
-    found = tx.find_schedule_id(schedule.namespace, name)
-    record = tx.get_schedules([found]).get(found) if found is not None else None
-    if found is not None and record is not None and record.progress.state not in _ARCHIVED:
-        return found
-    page = tx.find_schedules(ScheduleFilter(namespace=schedule.namespace, limit=1000))
+    for head in tx.select(SchedulesNamed(schedule.namespace, [name])):
+        record = tx.get_schedules([head.id]).get(head.id)
+        if record is not None and record.progress.state not in _ARCHIVED:
+            return head.id
+    page = tx.find(ScheduleFilter(namespace=schedule.namespace, limit=1000))
     living = [one.schedule.name for one in page.rows if one.progress.state not in _ARCHIVED]
     near = get_close_matches(name, [one for one in living if one != schedule.name], n=1, cutoff=0.4)
     raise NotFound(
@@ -118,7 +119,7 @@ def _upstream(tx: Transaction, schedule: Schedule, name: str, *, field: str) -> 
 def _last_met(tx: Transaction, one: Link) -> Link:
     """The link with the last matching end, searched in the newest history of the upstream schedule."""
     which = RunFilter(schedule_id=one.upstream, limit=MAX_HISTORY_RUNS)
-    ends = [(run.finished_at, run.id) for run in tx.find_runs(which).rows if one.on in end_kinds(run)]
+    ends = [(run.finished_at, run.id) for run in tx.find(which).rows if one.on in end_kinds(run)]
     met = max(((at, run_id) for at, run_id in ends if at is not None), default=None)
     return replace(one, met_at=met[0], met_by=met[1]) if met is not None else one
 
@@ -132,7 +133,7 @@ def _check_no_cycle(tx: Transaction, schedule: Schedule) -> None:
     came_from: dict[str, str] = {}
     edge, seen = [schedule.id], {schedule.id}
     while edge:
-        links = tx.get_links(downstreams=edge)
+        links = tx.select(UpstreamLinks(edge))
         edge = []
         for one in links:
             if one.upstream == schedule.id:
@@ -185,7 +186,7 @@ def last_upstream_ends(
 ) -> dict[str, MetNeeds]:
     """When the needs of schedules were last met: for each schedule, by upstream name and kind of end."""
     found: dict[str, MetNeeds] = {one: {} for one in schedule_ids}
-    links = [one for one in tx.get_links(downstreams=found, lock=lock) if one.kind == "needs"]
+    links = [one for one in tx.select(UpstreamLinks(found, lock=lock)) if one.kind == "needs"]
     names = schedule_names(tx, {one.upstream for one in links})
     for one in links:
         if one.met_at is not None and one.upstream in names:

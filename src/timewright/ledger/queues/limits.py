@@ -26,9 +26,6 @@ from timewright.ports import Store, StoredObject, Transaction
 if TYPE_CHECKING:
     from timewright.ledger.replan import Actor
 
-# A limit that a run names and nobody has defined lets one run start at a time.
-UNDEFINED_MAX_RUNNING = 1
-
 
 class LimitResolver:
     """The limits of new runs, with the values of their keys. Reads each definition once per transaction."""
@@ -96,8 +93,6 @@ def save_limits(
     same = {row.name for row in stored if _readable(row) == wanted[row.name]}
     changed = {name: limit for name, limit in wanted.items() if name not in same}
     save_objects(tx, LIMIT, changed, namespace=namespace, by=by, now=now)
-    for limit in changed.values():
-        tx.define_limit(namespace, limit)
 
 
 def set_limit(store: Store, limit: Limit, *, namespace: str, by: Actor, now: datetime) -> None:
@@ -107,18 +102,7 @@ def set_limit(store: Store, limit: Limit, *, namespace: str, by: Actor, now: dat
 
 def remove_limit(tx: Transaction, name: str, *, namespace: str, by: Actor, now: datetime) -> bool:
     """Delete a named limit; runs that still name it start one at a time. Returns whether it existed."""
-    if not delete_objects(tx, LIMIT, [name], namespace=namespace, by=by, now=now):
-        return False
-    tx.define_limit(namespace, Limit(name=name, max_running=UNDEFINED_MAX_RUNNING))
-    return True
-
-
-def define_stored_limits(tx: Transaction, rows: Iterable[StoredObject]) -> None:
-    """Put the limits of stored rows into force, with their rates and keys; those that can be read."""
-    for row in rows:
-        limit = _readable(row)
-        if limit is not None:
-            tx.define_limit(row.namespace, limit)
+    return bool(delete_objects(tx, LIMIT, [name], namespace=namespace, by=by, now=now))
 
 
 def save_own_limits(

@@ -206,7 +206,7 @@ class FleetOffers:
             NoInstance(
                 at=now, namespace=run.namespace, schedule_id=run.schedule_id, run_id=run.id, reason=why
             )
-            for run in tx.select_runs(FirstReadyRuns())
+            for run in tx.select(FirstReadyRuns())
             if (why := self.explain(tx, run.needs, now=now))
         ]
         return [fact for fact in found if _key(fact) not in self._reported]

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from timewright.core.moments import MINUTE, SECOND
 from timewright.ports import Store, Transaction
-from timewright.ports.overview import RunCountChange
+from timewright.ports.overview import FinishedRunCounts, FinishInstant, RunCountChange
 
 # A settlement commits milliseconds after the instant it writes; a blocked process may take longer.
 RECOUNTED = 3 * MINUTE
@@ -47,7 +47,9 @@ def _count(tx: Transaction, *, now: datetime) -> RunCountChange:
         counted_until=until,
         expected_until=counted,
         minutes=minutes,
-        counts=tuple(one for start, end in minutes for one in tx.count_finished_runs(since=start, until=end)),
+        counts=tuple(
+            one for start, end in minutes for one in tx.select(FinishedRunCounts(since=start, until=end))
+        ),
         # A minute at or after `until` is counted later anyway.
         recount_ids=tuple(i for i, at in recounts.items() if at < keep_since or at >= since or at in again),
         keep_since=keep_since,
@@ -57,10 +59,10 @@ def _count(tx: Transaction, *, now: datetime) -> RunCountChange:
 def _end(tx: Transaction, since: datetime, *, now: datetime) -> datetime:
     """The end of the minutes to count: now, or earlier if a large number of runs ended since."""
     last = floor_minute(now)
-    crowded = tx.finished_instant(since=since, offset=MAX_ROWS_PER_PASS)
-    if crowded is None:
+    crowded = tx.select(FinishInstant(since=since, offset=MAX_ROWS_PER_PASS))
+    if not crowded:
         return last
-    return min(last, max(floor_minute(crowded), since + RECOUNTED + MINUTE))
+    return min(last, max(floor_minute(crowded[0]), since + RECOUNTED + MINUTE))
 
 
 def floor_minute(at: datetime) -> datetime:

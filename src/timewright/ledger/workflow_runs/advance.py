@@ -107,7 +107,7 @@ def stop_workflows(
         if stepper is None:
             continue
         stepper.starts_steps = stepper.is_stopping = state == STOPPING and stepper.plan.has_cleanup
-        unfinished = tx.select_runs(StepRuns(parent.id, unfinished=True))
+        unfinished = tx.select(StepRuns(parent.id, unfinished=True))
         facts += _cancel(tx, stepper, unfinished, reason=reason, now=now)
         leased = [run for run in unfinished if run.state is RunState.LEASED]
         finished += [

@@ -221,7 +221,7 @@ def retry_workflow(
     now: datetime,
 ) -> None:
     """Rebuild the step counts from the existing runs: failed runs become ready, skipped steps undecided."""
-    newest = {run.dedupe_scope.partition("~")[0]: run for run in tx.select_runs(StepRuns(parent.id))}
+    newest = {run.dedupe_scope.partition("~")[0]: run for run in tx.select(StepRuns(parent.id))}
     repeated = _steps_to_repeat(tx, parent, plan)
     kept = [
         run
@@ -234,7 +234,7 @@ def retry_workflow(
         for run in after
         if run.state is RunState.READY
     ]
-    tx.delete_steps([parent.id])
+    tx.delete_run_rows(StepRow, [parent.id])
     stepper.round = round_number
     stepper.add_counts(round=round_number, live=sum(run.state in _LIVE for run in after))
     ends = _write_steps(tx, parent, _by_step(after), plan)

@@ -275,7 +275,7 @@ class WorkflowStepper:
 
     def _fan_out_results(self, name: str) -> list[Any]:
         start = f"{self._parent.id}/{name}"
-        runs = self._tx.select_runs(
+        runs = self._tx.select(
             RunsOfStep(planned_at=self._parent.planned_at, first=f"{start}[", last=f"{start}\\")
         )
         # A retry sorts behind the earlier round, and replaces it.

@@ -65,7 +65,7 @@ def list_waiting_steps(tx: Transaction, namespace: str, *, event: str | None = N
     Those of unreadable workflows are left out.
     """
     found: list[WaitingStep] = []
-    for run in tx.select_runs(WaitingSteps(namespace, event=event)):
+    for run in tx.select(WaitingSteps(namespace, event=event)):
         try:
             found.append(find_waiting_step(tx, run))
         except NotAllowed:

@@ -12,6 +12,7 @@ from timewright.operations.lookup import find_schedule
 from timewright.operations.pagination import paginate
 from timewright.operations.registry import ListRequest, OperationRequest, operations
 from timewright.ports import AuditEntry, Page, Transaction
+from timewright.ports.rows import AuditFilter
 
 
 class ListAuditEntries(ListRequest, frozen=True, kw_only=True):
@@ -66,7 +67,7 @@ def list_audit_entries(
         subject = find_schedule(tx, context.namespace, request.schedule).schedule.id
 
     def find(limit: int, place: str) -> Page:
-        return tx.find_audit(namespace=context.namespace, limit=limit, cursor=place)
+        return tx.find(AuditFilter(namespace=context.namespace, limit=limit, cursor=place))
 
     def matches(rows: Sequence[AuditEntry]) -> list[bool]:
         return [_matches(row, request, subject) for row in rows]
@@ -85,8 +86,8 @@ def verify_audit(context: OperationContext, tx: Transaction, _request: VerifyAud
     broken, lines = check.first_broken, check.entries
     entry = None
     if broken is not None:
-        page = tx.find_audit(namespace=context.namespace, limit=1, cursor=str(broken + 1))
-        after = tx.find_audit(namespace=context.namespace, limit=1, cursor=str(broken))
+        page = tx.find(AuditFilter(namespace=context.namespace, limit=1, cursor=str(broken + 1)))
+        after = tx.find(AuditFilter(namespace=context.namespace, limit=1, cursor=str(broken)))
         # The broken entry itself, unless it is gone or belongs to another namespace.
         entry = page.rows[0] if page.rows and page.rows != after.rows else None
     return AuditVerification(

@@ -26,6 +26,7 @@ from timewright.operations.pagination import paginate_rows
 from timewright.operations.registry import ListRequest, OperationRequest, WriteRequest, operations
 from timewright.ports import StoredObject, Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE
+from timewright.ports.overview import QuotaUse
 
 DEFAULT_NAMESPACE = "default"
 MAX_NAMESPACES = 10_000
@@ -165,10 +166,9 @@ def _save(
 
 
 def _with_usage(tx: Transaction, one: Namespace) -> NamespaceDetail:
-    schedules, waiting = tx.count_namespace(
-        one.name, max_schedules=one.schedules + 1, max_runs=one.backlog + 1
-    )
-    return NamespaceDetail(namespace=one, schedules=schedules, waiting=waiting)
+    use = QuotaUse(namespace=one.name, max_schedules=one.schedules + 1, max_runs=one.backlog + 1)
+    counts = tx.count(use)
+    return NamespaceDetail(namespace=one, schedules=counts["schedules"], waiting=counts["runs"])
 
 
 def _parse(given: dict[str, Any], old: Namespace | None) -> Namespace:

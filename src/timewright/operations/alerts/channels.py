@@ -228,7 +228,7 @@ def _detail(tx: Transaction, namespace: str, name: str, channel: Channel | None)
         channel=channel,
         queue=f"{QUEUE_PREFIX}{name}",
         waiting=len(_waiting(tx, namespace, name)),
-        parked=len(tx.find_runs(parked).rows),
+        parked=len(tx.find(parked).rows),
     )
 
 
@@ -236,7 +236,7 @@ def _waiting(tx: Transaction, namespace: str, name: str) -> tuple[Any, ...]:
     which = RunFilter(
         namespace=namespace, queue=f"{QUEUE_PREFIX}{name}", state=RunState.READY, limit=MAX_CANCELLED
     )
-    return tx.find_runs(which).rows
+    return tx.find(which).rows
 
 
 def find_channel(tx: Transaction, namespace: str, name: str) -> Channel:

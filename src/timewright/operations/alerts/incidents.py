@@ -108,7 +108,7 @@ def list_incidents(context: OperationContext, tx: Transaction, request: ListInci
         which = IncidentFilter(
             namespace=context.namespace, open_only=not request.closed, limit=limit, cursor=place
         )
-        return tx.find_incidents(which)
+        return tx.find(which)
 
     rows, cursor = paginate(context, request, find)
     return IncidentList(incidents=tuple(rows), cursor=cursor)
@@ -118,7 +118,7 @@ def list_incidents(context: OperationContext, tx: Transaction, request: ListInci
 def get_incident(context: OperationContext, tx: Transaction, request: GetIncident) -> Incident:
     """Show an incident."""
     which = IncidentFilter(namespace=context.namespace, incident_id=request.incident)
-    found: tuple[Incident, ...] = tx.find_incidents(which).rows
+    found: tuple[Incident, ...] = tx.find(which).rows
     if not found:
         raise not_found("incident", request.incident, (), list_command="incident list", field="incident")
     return found[0]

@@ -228,7 +228,7 @@ def _parse(rest: tuple[str, ...], body: str) -> tuple[Report, str]:
 
 def _unfinished(tx: Transaction, schedule_id: str) -> Run | None:
     """The oldest run of a schedule that has not ended, among its newest ones."""
-    rows: tuple[Run, ...] = tx.find_runs(RunFilter(schedule_id=schedule_id, limit=20)).rows
+    rows: tuple[Run, ...] = tx.find(RunFilter(schedule_id=schedule_id, limit=20)).rows
     live = [run for run in rows if run.state in (RunState.READY, RunState.HELD, RunState.LEASED)]
     return live[-1] if live else None
 

@@ -44,6 +44,8 @@ from timewright.operations.registry import (
     operations,
 )
 from timewright.ports import StoredObject, Transaction, Unreadable
+from timewright.ports.objects import UsageByPeriod
+from timewright.ports.overview import DeferredRuns
 
 Covered = Annotated[str, Meta(max_length=255)]
 
@@ -205,7 +207,7 @@ def get_budget_usage(
             BudgetPeriodUsage(
                 since=start, used=_format_amount(budget, one.used), held=_format_amount(budget, one.held)
             )
-            for start, one in tx.list_accounts(budget.account_name, limit=request.periods)
+            for start, one in tx.select(UsageByPeriod(budget.account_name, limit=request.periods))
         ),
     )
 
@@ -298,7 +300,8 @@ def _format_amount(budget: Budget, count: int) -> str:
 
 
 def _count_waiting(tx: Transaction, budget: Budget) -> int:
-    return tx.count_deferred_runs(budget.namespace, prefix=reason_prefix(WaitReason.BUDGET, budget.name))
+    prefix = reason_prefix(WaitReason.BUDGET, budget.name)
+    return tx.count(DeferredRuns(namespace=budget.namespace, prefix=prefix))["runs"]
 
 
 class CloseProvider(WriteRequest, frozen=True, kw_only=True):
@@ -392,6 +395,6 @@ def _summarize_provider(tx: Transaction, row: StoredObject, *, now: datetime) ->
         closed_until=until,
         why=window.reason if until is not None else "",
         closed_by=window.actor if until is not None else "",
-        waiting=tx.count_deferred_runs(row.namespace, prefix=prefix),
+        waiting=tx.count(DeferredRuns(namespace=row.namespace, prefix=prefix))["runs"],
         revision=row.revision,
     )

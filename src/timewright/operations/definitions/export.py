@@ -19,10 +19,10 @@ from timewright.operations.definitions.apply import FieldChange, FileOptions, ch
 from timewright.operations.definitions.objects import OBJECT_KINDS
 from timewright.operations.definitions.plan import Files, make_plan, read_files
 from timewright.operations.definitions.schedules import SCHEDULE, UNNAMED_APP
-from timewright.operations.lookup import find_schedule
+from timewright.operations.lookup import find_schedule, schedules_by_name
 from timewright.operations.registry import ObjectName, OperationRequest, operations
 from timewright.ports import Transaction
-from timewright.ports.schedules import ScheduleHead
+from timewright.ports.schedules import RevisionsOf, ScheduleHead
 
 PAGE_ROWS = 1000
 OwnerName = Annotated[str, Meta(max_length=255)]
@@ -155,7 +155,7 @@ def _is_in_files(owner: str) -> bool:
 def _drifted_schedules(
     tx: Transaction, namespace: str, owned: dict[str, Ownership]
 ) -> Iterator[DriftedDefinition]:
-    heads = tx.find_schedule_heads(namespace, sorted(owned)) if owned else {}
+    heads = schedules_by_name(tx, namespace, owned) if owned else {}
     for name, one in sorted(owned.items()):
         head = heads.get(name)
         if head is None:
@@ -169,7 +169,7 @@ def _drifted_schedule(tx: Transaction, owned: Ownership, head: ScheduleHead) -> 
     is_archived = head.state is ScheduleState.ARCHIVED
     key = (owned.id, owned.revision)
     declared = tx.get_revisions([key]).get(key)
-    current, at, actor, reason = tx.list_revisions(head.id, limit=1)[0]
+    current, at, actor, reason = tx.select(RevisionsOf(head.id, limit=1))[0]
     return DriftedDefinition(
         kind="schedule",
         name=head.name,

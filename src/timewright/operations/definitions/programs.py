@@ -44,6 +44,7 @@ from timewright.operations.definitions.schedules import (
 )
 from timewright.operations.registry import WriteRequest, operations
 from timewright.ports import Transaction
+from timewright.ports.schedules import SchedulesNamed
 from timewright.settings import Settings
 
 __all__ = ["EditRule", "Program", "save_declarations"]
@@ -153,8 +154,8 @@ def _undeclared(
     known = names | names_declared_by_live_instances(tx, owner, namespace=namespace, now=now)
     owned = read_owned(tx, SCHEDULE, namespace)
     gone = sorted(name for name, one in owned.items() if one.owner == owner and name not in known)
-    heads = tx.find_schedule_heads(namespace, gone) if gone else {}
-    return [name for name in gone if name in heads and heads[name].state is not ScheduleState.ARCHIVED]
+    heads = tx.select(SchedulesNamed(namespace, gone)) if gone else []
+    return sorted(head.name for head in heads if head.state is not ScheduleState.ARCHIVED)
 
 
 def _draft(request: Mapping[str, Any]) -> Definition:

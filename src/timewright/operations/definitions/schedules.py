@@ -28,6 +28,7 @@ from timewright.ledger.records.owners import (
 )
 from timewright.ledger.replan import archive
 from timewright.operations.context import OperationContext
+from timewright.operations.lookup import schedules_by_name
 from timewright.operations.schedules.agent_rules import (
     apply_agent_end,
     check_agent_creation,
@@ -49,7 +50,6 @@ SCHEDULE: Final = "schedule"
 UNNAMED_APP = "app"
 
 ChangeKind = Literal["created", "updated", "unchanged", "adopted", "archived", "removed", "stays_archived"]
-
 BeforeChange = Callable[[Sequence[str]], None]
 
 
@@ -100,7 +100,7 @@ def apply_schedules(
     a definition and stay. A schedule that someone else archived stays archived.
     """
     names = [definition.name for definition in definitions]
-    heads = context.store.read(lambda tx: tx.find_schedule_heads(context.namespace, names))
+    heads = context.store.read(lambda tx: schedules_by_name(tx, context.namespace, names))
     owned = context.store.read(lambda tx: read_owned(tx, SCHEDULE, context.namespace, names))
     digest = _Digests(context)
     rows = [_Comparison(d, digest(d), heads.get(d.name), owned.get(d.name)) for d in definitions]
@@ -131,7 +131,7 @@ def put_schedules(
     """Create or replace schedules by hand, inside the caller's transaction; their owners stay."""
     by_hand = DefinitionOwner(name="")
     names = [definition.name for definition in definitions]
-    heads = context.store.read(lambda tx: tx.find_schedule_heads(context.namespace, names))
+    heads = context.store.read(lambda tx: schedules_by_name(tx, context.namespace, names))
     rows = [_Comparison(definition, "", heads.get(definition.name), None) for definition in definitions]
     new = [row for row in rows if row.head is None or row.head.state is ScheduleState.ARCHIVED]
     changes = _create(context, by_hand, new, now=now)
@@ -144,7 +144,7 @@ def archive_schedules_of(
 ) -> list[ScheduleChange]:
     """Archive schedules that their owner no longer declares, those that depend on others first."""
     wanted = sorted(names)
-    heads = context.store.read(lambda tx: tx.find_schedule_heads(context.namespace, wanted))
+    heads = context.store.read(lambda tx: schedules_by_name(tx, context.namespace, wanted))
     waiting = [heads[n] for n in wanted if n in heads and heads[n].state is not ScheduleState.ARCHIVED]
     done: list[ScheduleChange] = []
     while waiting:

@@ -17,7 +17,7 @@ from timewright.ledger.dependencies.follow_ups import waits_for_needs
 from timewright.ledger.dependencies.links import has_dependencies, last_upstream_ends, schedule_names
 from timewright.operations.explain.reasons import ExplanationPart, Remedy, RunContext, remedy
 from timewright.ports import Transaction
-from timewright.ports.workflow import FollowUpsOfRun
+from timewright.ports.workflow import DownstreamLinks, FollowUpsOfRun, UpstreamLinks
 
 _OTHERWISE_PHRASES = {
     UnmetAction.SKIP: "it is skipped",
@@ -47,7 +47,7 @@ class Downstream(Struct, frozen=True, kw_only=True):
 
 def upstreams(tx: Transaction, schedule: Schedule) -> tuple[Upstream, ...]:
     """Return the schedules that this one runs after or needs."""
-    links = tx.get_links(downstreams=[schedule.id]) if has_dependencies(schedule) else []
+    links = tx.select(UpstreamLinks([schedule.id])) if has_dependencies(schedule) else []
     names = schedule_names(tx, {link.upstream for link in links})
     return tuple(
         Upstream(
@@ -64,7 +64,7 @@ def upstreams(tx: Transaction, schedule: Schedule) -> tuple[Upstream, ...]:
 
 def downstreams(tx: Transaction, schedule: Schedule) -> tuple[Downstream, ...]:
     """Return the schedules that run after this one or need it."""
-    links = tx.get_links(upstreams=[schedule.id])
+    links = tx.select(DownstreamLinks([schedule.id]))
     names = schedule_names(tx, {link.downstream for link in links})
     found = [
         Downstream(schedule=names.get(link.downstream, link.downstream), kind=link.kind, on=link.on)
@@ -108,7 +108,7 @@ def explain_links(tx: Transaction, run: Run) -> tuple[str, ...]:
     """Explain which upstream run caused a run, and which downstream runs it caused."""
     if not run.schedule_id:
         return ()
-    rows = tx.find_follow_ups(FollowUpsOfRun(run.id))
+    rows = tx.select(FollowUpsOfRun(run.id))
     names = schedule_names(tx, {i for row in rows for i in (row.upstream, row.downstream)})
     sentences = []
     for row in rows:
@@ -159,7 +159,9 @@ def _no_downstream(tx: Transaction, run: Run) -> tuple[str, ...]:
         RunState.FAILED,
     ):
         return ()
-    downstream_links = [link for link in tx.get_links(upstreams=[run.schedule_id]) if link.kind == "after"]
+    downstream_links = [
+        link for link in tx.select(DownstreamLinks([run.schedule_id])) if link.kind == "after"
+    ]
     names = ", ".join(sorted(schedule_names(tx, {link.downstream for link in downstream_links}).values()))
     cause = "it never ran" if run.state in (RunState.SKIPPED, RunState.CANCELLED) else "it is a backfill"
     return (f"{cause}, so nothing runs after it: {names}",) if names else ()

@@ -196,14 +196,14 @@ def _find_occurrence_run(tx: Transaction, record: ScheduleRecord, request: Expla
         return own or _find_run_beside(tx, record.schedule.id, request.at)
     is_manual = isinstance(record.schedule.trigger, Manual) and record.progress.state is ScheduleState.ACTIVE
     if request.last or is_manual:
-        page = tx.find_runs(RunFilter(schedule_id=record.schedule.id, limit=1))
+        page = tx.find(RunFilter(schedule_id=record.schedule.id, limit=1))
         return page.rows[0] if page.rows else None
     return None
 
 
 def _find_run_beside(tx: Transaction, schedule_id: str, at: datetime) -> Run | None:
     """Return the newest run of an instant that is not its occurrence: of a backfill, or by hand."""
-    found = tx.select_runs(RunsBesideOccurrence(schedule_id=schedule_id, planned_at=at))
+    found = tx.select(RunsBesideOccurrence(schedule_id=schedule_id, planned_at=at))
     return found[-1] if found else None
 
 

@@ -39,6 +39,7 @@ from timewright.operations.explain.reasons import (
 )
 from timewright.ports import ScheduleRecord, Transaction
 from timewright.ports.rows import LiveRuns
+from timewright.ports.schedules import RevisionsOf
 from timewright.settings import Settings
 
 MAX_REVISIONS = 1000
@@ -240,7 +241,7 @@ def _active_run(instant: _Instant) -> Run | None:
     """Return the run that is still active, if the instant is the next occurrence."""
     if instant.at != instant.progress.next_at:
         return None
-    return next(iter(instant.tx.select_runs(LiveRuns([instant.schedule.id]))), None)
+    return next(iter(instant.tx.select(LiveRuns([instant.schedule.id]))), None)
 
 
 def _excluded(instant: _Instant, found: Occurrence) -> UnrecordedOccurrence:
@@ -364,8 +365,8 @@ def _undecided(instant: _Instant) -> UnrecordedOccurrence:
 
 def _in_force(tx: Transaction, record: ScheduleRecord, at: datetime) -> Schedule:
     """Return the revision of the schedule in force at an instant."""
-    revisions = tx.list_revisions(record.schedule.id, limit=MAX_REVISIONS)
-    older = [schedule for schedule, written, *_ in revisions if written <= at]
+    revisions = tx.select(RevisionsOf(record.schedule.id, limit=MAX_REVISIONS))
+    older = [one.schedule for one in revisions if one.at <= at]
     return older[0] if older else record.schedule
 
 

@@ -28,6 +28,7 @@ from timewright.operations.explain.reasons import (
     update_remedy,
 )
 from timewright.ports import ScheduleRecord, Transaction
+from timewright.ports.objects import AdjustmentsOf
 from timewright.ports.rows import FutureManualRuns
 
 MAX_MANUAL_RUNS = 1_000
@@ -184,7 +185,7 @@ _EXPLAINERS: Mapping[
 
 def has_decided_ahead(tx: Transaction, schedule: Schedule, *, now: datetime) -> bool:
     """Whether someone has decided about a later occurrence, so that the forecast may have a row already."""
-    return any(one.planned_at and one.planned_at > now for one in tx.list_adjustments(schedule.id))
+    return any(one.planned_at and one.planned_at > now for one in tx.select(AdjustmentsOf(schedule.id)))
 
 
 def forecast_undecided(
@@ -234,7 +235,7 @@ def add_manual_runs_and_notes(
 ) -> tuple[Preview, ...]:
     """Return the forecast with moved and manually added runs in order, and with notes."""
     manual_runs = [
-        run for run in tx.select_runs(FutureManualRuns([schedule.id], limit=MAX_MANUAL_RUNS)) if not run.fence
+        run for run in tx.select(FutureManualRuns([schedule.id], limit=MAX_MANUAL_RUNS)) if not run.fence
     ]
     manual = [
         preview_run(schedule, run)

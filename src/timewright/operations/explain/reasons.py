@@ -20,6 +20,8 @@ from timewright.core.schedule.pauses import Pause
 from timewright.core.schedule.schedule import Schedule
 from timewright.operations.health.pauses import resume_command
 from timewright.ports import AuditEntry, RunFilter, Transaction
+from timewright.ports.objects import AdjustmentsOf
+from timewright.ports.rows import AuditFilter
 
 MAX_RUNS_BACK = 50
 MAX_AUDIT_ROWS = 1000
@@ -117,7 +119,7 @@ def last_audit_entry(
     tx: Transaction, namespace: str, subject: str, action: str, *, by: datetime
 ) -> AuditEntry | None:
     """Return the newest audit entry with this subject and action, not after `by`, among the last 1000."""
-    page = tx.find_audit(namespace=namespace, limit=MAX_AUDIT_ROWS)
+    page = tx.find(AuditFilter(namespace=namespace, limit=MAX_AUDIT_ROWS))
     return next((e for e in page.rows if (e.subject, e.action) == (subject, action) and e.at <= by), None)
 
 
@@ -129,7 +131,7 @@ def last_adjustment(
     planned_at: datetime | None = None,
 ) -> Adjustment | None:
     """Return the newest adjustment of these kinds, not after `by`, of one instant or of any."""
-    for one in tx.list_adjustments(schedule_id):
+    for one in tx.select(AdjustmentsOf(schedule_id)):
         if one.kind in kinds and one.at <= by and planned_at in (None, one.planned_at):
             return one
     return None
@@ -163,7 +165,7 @@ def _overlapping_run(run_context: RunContext) -> Run | None:
     """Return the run of the schedule that was active when this one was skipped."""
     skipped = run_context.run
     which = RunFilter(schedule_id=skipped.schedule_id, until=skipped.created_at, limit=MAX_RUNS_BACK)
-    earlier: tuple[Run, ...] = run_context.tx.find_runs(which).rows
+    earlier: tuple[Run, ...] = run_context.tx.find(which).rows
     for run in earlier:
         ended = run.finished_at is not None and run.finished_at <= skipped.created_at
         if run.state is not RunState.SKIPPED and not ended:

@@ -151,7 +151,7 @@ def _raise_limit_remedy(name: str, usage: LimitUsage) -> Remedy:
 def _held(run_context: RunContext) -> ExplanationPart:
     before = [
         run
-        for run in run_context.tx.select_runs(LiveRuns([run_context.run.schedule_id]))
+        for run in run_context.tx.select(LiveRuns([run_context.run.schedule_id]))
         if run.id != run_context.run.id
     ]
     ahead = [run for run in before if run.state is not RunState.HELD] or before[:1]

@@ -23,6 +23,7 @@ from timewright.operations.health import doctor_checks, overdue
 from timewright.operations.health.start_warnings import functions_of_live_instances
 from timewright.operations.registry import NoParameters, answer_from, operations
 from timewright.ports import LiveCount, Page, ScheduleFilter, ScheduleRecord, Store, Transaction
+from timewright.ports.overview import LiveCounts
 
 # Importing them registers their checks.
 CHECK_MODULES = (doctor_checks, overdue)
@@ -80,8 +81,9 @@ def record_backup(store: Store) -> None:
 def check_rows(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
     """Check the rows of the namespace, at most 1000 of each kind."""
     namespace, now = scope.namespace, scope.now
-    counts = [one for one in tx.count_live(now=now, max_rows=MAX_ROWS_CHECKED) if one.namespace == namespace]
-    page = tx.find_schedules(ScheduleFilter(namespace=namespace, limit=MAX_ROWS_CHECKED))
+    live = tx.select(LiveCounts(now=now, max_rows=MAX_ROWS_CHECKED))
+    counts = [one for one in live if one.namespace == namespace]
+    page = tx.find(ScheduleFilter(namespace=namespace, limit=MAX_ROWS_CHECKED))
     yield _overdue(tx, now=now)
     yield _leases(tx, now=now)
     yield from _waiting(counts, now=now)
@@ -258,7 +260,7 @@ def health(context: OperationContext, tx: Transaction, _request: NoParameters) -
     error = file.error if file is not None else None
     wake = tx.read_pending_work().wake_at
     counts: Counter[str] = Counter()
-    for one in tx.count_live(now=now, max_rows=MAX_ROWS_SCANNED):
+    for one in tx.select(LiveCounts(now=now, max_rows=MAX_ROWS_SCANNED)):
         if one.namespace == context.namespace:
             counts[one.kind] += one.count
     counted = {kind: min(count, MAX_COUNT) for kind, count in counts.items()}

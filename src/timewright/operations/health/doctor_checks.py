@@ -301,7 +301,7 @@ def check_admission(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
 @checks.add()
 def check_hosts(tx: Transaction, scope: CheckScope) -> Iterator[Finding]:
     """Find hosts whose requests take most of what they may take of an instance's capacity."""
-    leased = tx.select_runs(LeasedRuns())
+    leased = tx.select(LeasedRuns())
     places = {one.instance.id: one.instance.capacity for one in read_instances(tx, limit=MAX_INSTANCES)}
     taken = Counter(
         (run.holder, need.removeprefix(HOST)) for run in leased for need in run.needs if need.startswith(HOST)

@@ -22,7 +22,8 @@ from timewright.operations.health.pauses import clock_findings
 from timewright.operations.registry import OperationRequest, operations
 from timewright.operations.views import schedule_names_of
 from timewright.ports import RunFilter, ScheduleRecord, Transaction
-from timewright.ports.rows import FirstReadyRuns, SetAsideSchedules
+from timewright.ports.rows import FirstReadyRuns
+from timewright.ports.schedules import SetAsideSchedules
 
 MAX_ROWS = 10_000
 MAX_ITEMS_SHOWN = 100
@@ -116,10 +117,10 @@ def find_unplaced(tx: Transaction, namespace: str, *, now: datetime) -> list[Unp
     """The due schedules and the first ready run of each kind that no live instance can run, oldest first."""
     set_aside = [
         record
-        for record in tx.get_schedules(tx.select_schedule_ids(SetAsideSchedules(MAX_ITEMS))).values()
+        for record in tx.get_schedules(one.id for one in tx.select(SetAsideSchedules(MAX_ITEMS))).values()
         if record.schedule.namespace == namespace
     ]
-    runs = [run for run in tx.select_runs(FirstReadyRuns())[:MAX_ITEMS] if run.namespace == namespace]
+    runs = [run for run in tx.select(FirstReadyRuns())[:MAX_ITEMS] if run.namespace == namespace]
     if not set_aside and not runs:
         return []
     offers, names = read_offers(tx), schedule_names_of(tx, runs)

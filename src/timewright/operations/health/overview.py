@@ -17,7 +17,7 @@ from timewright.core.schedule.schedule import ScheduleState
 from timewright.ledger.workflow_runs.records import WORKFLOW, read_header
 from timewright.operations.context import OperationContext
 from timewright.operations.health.pauses import open_pauses
-from timewright.operations.lookup import find_schedule, readable_schedules
+from timewright.operations.lookup import find_schedule, names_by_id, readable_schedules
 from timewright.operations.queues.policies import list_queue_names
 from timewright.operations.registry import ObjectName, OperationRequest, operations
 from timewright.operations.views import (
@@ -28,8 +28,8 @@ from timewright.operations.views import (
     summarize_schedule,
 )
 from timewright.ports import RunFilter, ScheduleFilter, ScheduleRecord, Transaction
-from timewright.ports.overview import RecentRun, SearchHit
-from timewright.ports.rows import NextSchedules
+from timewright.ports.overview import RecentRun, RunsByState, SearchHit, TextSearch
+from timewright.ports.schedules import NextSchedules, OrderedSchedules
 
 MAX_COUNT = 1000
 MAX_ROWS_SHOWN = 20
@@ -154,15 +154,14 @@ def show_overview(context: OperationContext, tx: Transaction, request: GetOvervi
 
     def newest(state: RunState, *, since: datetime | None = None) -> list[Run]:
         which = RunFilter(namespace=context.namespace, state=state, since=since, limit=MAX_ROWS_SHOWN)
-        return list(tx.find_runs(which).rows)
+        return list(tx.find(which).rows)
 
-    counts = tx.count_runs_by_state(context.namespace, failed_since=now - DAY, max_count=MAX_COUNT)
-    leased = newest(RunState.LEASED) if counts.leased else []
-    parked = newest(RunState.PARKED) if counts.parked else []
-    failed = newest(RunState.FAILED, since=now - DAY) if counts.failed else []
-    coming = tx.select_schedule_ids(
-        NextSchedules(namespace=context.namespace, until=now + ahead, limit=MAX_COUNT)
-    )
+    counts = tx.count(RunsByState(namespace=context.namespace, failed_since=now - DAY, max_count=MAX_COUNT))
+    leased = newest(RunState.LEASED) if counts["leased"] else []
+    parked = newest(RunState.PARKED) if counts["parked"] else []
+    failed = newest(RunState.FAILED, since=now - DAY) if counts["failed"] else []
+    next_ones = NextSchedules(namespace=context.namespace, until=now + ahead, limit=MAX_COUNT)
+    coming = [one.id for one in tx.select(next_ones)]
     shown = {row.id: row for row in summarize_runs(tx, [*leased, *failed, *parked])}
     wake = tx.read_pending_work().wake_at
 
@@ -170,11 +169,11 @@ def show_overview(context: OperationContext, tx: Transaction, request: GetOvervi
         now=now,
         late_by=max(now - wake, ZERO) if wake is not None else ZERO,
         numbers=OverviewCounts(
-            running=counts.leased,
-            waiting=counts.ready,
+            running=counts["leased"],
+            waiting=counts["ready"],
             due=len(coming),
-            failed=counts.failed,
-            parked=counts.parked,
+            failed=counts["failed"],
+            parked=counts["parked"],
         ),
         running=tuple(shown[run.id] for run in leased),
         coming=_summarize_upcoming(tx, coming[:MAX_ROWS_SHOWN]),
@@ -205,20 +204,19 @@ def show_grid(context: OperationContext, tx: Transaction, request: GetGrid) -> G
     end = context.now() if request.until is None else check_storable(request.until, field="until")
     until = EPOCH + ((end - EPOCH) // slot + 1) * slot
     since = until - period
-    ids, total = tx.ordered_schedule_ids(
-        ScheduleFilter(
-            namespace=context.namespace,
-            group=request.group,
-            name_contains=request.name_contains,
-            order="failing",
-            limit=request.limit,
-            offset=request.offset,
-        )
+    which = ScheduleFilter(
+        namespace=context.namespace,
+        group=request.group,
+        name_contains=request.name_contains,
+        order="failing",
+        limit=request.limit,
+        offset=request.offset,
     )
+    ids = [head.id for head in tx.select(OrderedSchedules(which))]
     marks = tx.recent_runs(ids, limit_each=MAX_GRID_RUNS, since=since)
     found = tx.get_schedules(ids)
     rows = [_grid_row(found[i], marks.get(i, ()), since=since, slot=slot) for i in ids if i in found]
-    return Grid(since=since, until=until, slot=slot, rows=tuple(rows), total=total)
+    return Grid(since=since, until=until, slot=slot, rows=tuple(rows), total=tx.count(which)["schedules"])
 
 
 def _grid_row(
@@ -311,8 +309,10 @@ def search_everything(context: OperationContext, tx: Transaction, request: Searc
     text = request.text.strip()
     if not text:
         return SearchResult(found=())
-    hits = tx.search(context.namespace, text, limit=request.limit, max_rows=MAX_RUNS_SEARCHED)
-    names = tx.get_schedule_names({hit.name for hit in hits if hit.kind == "run" and hit.name})
+    hits = tx.select(
+        TextSearch(namespace=context.namespace, text=text, limit=request.limit, max_rows=MAX_RUNS_SEARCHED)
+    )
+    names = names_by_id(tx, {hit.name for hit in hits if hit.kind == "run" and hit.name})
     return SearchResult(
         found=(
             *_found_schedules(tx, hits, text.lower())[: request.limit],

@@ -35,7 +35,8 @@ from timewright.operations.lookup import not_found
 from timewright.operations.queues.policies import list_queue_names
 from timewright.operations.registry import WriteRequest, operations
 from timewright.ports import AuditEntry, Ids, ScheduleRecord, Transaction
-from timewright.ports.objects import GLOBAL_NAMESPACE
+from timewright.ports.objects import GLOBAL_NAMESPACE, LastPauses, OpenPauses
+from timewright.ports.overview import ScheduleGroups
 from timewright.ports.rows import LeasedRuns
 from timewright.ports.store import ClockSource
 
@@ -121,7 +122,7 @@ def resume_scope(context: OperationContext, tx: Transaction, request: ResumeRequ
     _check_may_bind(context, request.scope, "resume")
     now = context.now()
     wanted = (request.scope, *_subject(context.namespace, request.scope, request.name))
-    found = [one for one in tx.open_pauses() if (one.scope, one.namespace, one.name) == wanted]
+    found = [one for one in tx.select(OpenPauses()) if (one.scope, one.namespace, one.name) == wanted]
     if not found:
         _check_subject(tx, context.namespace, request.scope, request.name)
     for pause in (one for one in found if one.origin != CLOCK and not one.is_over(now=now)):
@@ -152,8 +153,7 @@ def check_may_end_pause(
     if context.by.origin != AGENT_ORIGIN or progress.state is not ScheduleState.PAUSED or is_over:
         return
     schedule = record.schedule
-    last = tx.last_pauses([schedule.id]).get(schedule.id)
-    if last is not None:
+    for last in tx.select(LastPauses([schedule.id])):
         check_may_lift(context, last.origin, what=f"{schedule.name} was paused by {last.actor}")
 
 
@@ -210,7 +210,7 @@ def read_pauses(context: OperationContext, tx: Transaction, *, now: datetime) ->
     """Return the pauses that hold now and that the caller may see."""
     pauses = tuple(
         pause
-        for pause in tx.open_pauses()
+        for pause in tx.select(OpenPauses())
         if not pause.is_over(now=now) and (not pause.namespace or context.caller.can_access(pause.namespace))
     )
     return PauseState(paused=bool(pauses), pauses=pauses)
@@ -218,7 +218,7 @@ def read_pauses(context: OperationContext, tx: Transaction, *, now: datetime) ->
 
 def open_pauses(tx: Transaction, namespace: str, *, now: datetime) -> list[Pause]:
     """Return the pauses that hold now in a namespace."""
-    found = (pause for pause in tx.open_pauses() if not pause.is_over(now=now))
+    found = (pause for pause in tx.select(OpenPauses()) if not pause.is_over(now=now))
     return [pause for pause in found if pause.namespace in ("", namespace)]
 
 
@@ -226,7 +226,7 @@ def _cancel_running(
     context: OperationContext, tx: Transaction, pause: Pause, *, by: Actor, now: datetime
 ) -> int:
     """Ask the leased runs under a pause to stop; the steps of a workflow stop with it."""
-    runs = [run for run in tx.select_runs(LeasedRuns()) if run.cancel_at is None]
+    runs = [run for run in tx.select(LeasedRuns()) if run.cancel_at is None]
     found = find_paused(tx, runs, load_terms(tx, runs), PauseLookup([pause], now=now))
     ids = {one.run.id for one in found}
     reason = by.reason or f"{pause.describe()} is paused"
@@ -308,7 +308,7 @@ def _check_subject(tx: Transaction, namespace: str, scope: PauseScope, name: str
     if name in known:
         return subject
     if scope == "group":
-        known = {one.name for one in tx.list_groups(namespace, after="", limit=MAX_GROUPS_READ)}
+        known = {one.name for one in tx.select(ScheduleGroups(namespace=namespace, limit=MAX_GROUPS_READ))}
     raise not_found(scope, name, sorted(known - {""}), list_command=_LISTED_BY[scope])
 
 

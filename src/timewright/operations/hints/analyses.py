@@ -173,7 +173,7 @@ def list_due_analyses(
         which = ScheduleFilter(
             namespace=context.namespace, state=ScheduleState.ACTIVE, limit=limit, cursor=place
         )
-        return tx.find_schedules(which)
+        return tx.find(which)
 
     def fits(found: Sequence[Any]) -> list[bool]:
         known = analysis_histories(tx, context.namespace, [record.schedule.id for record in found])

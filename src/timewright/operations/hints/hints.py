@@ -30,6 +30,7 @@ from timewright.operations.lookup import find_editable_schedule, find_schedule
 from timewright.operations.registry import GetSchedule, ObjectName, ScheduleAction, WriteRequest, operations
 from timewright.operations.schedules.agent_rules import check_hint_interval
 from timewright.ports import ScheduleRecord, Transaction
+from timewright.ports.objects import AdjustmentsOf
 
 MAX_CHANGES_PER_HOUR = 12
 
@@ -198,7 +199,9 @@ def _apply_hint(
 
 def _recent(tx: Transaction, schedule_id: str, *, now: datetime) -> list[datetime]:
     """Return when hints were given within the last hour, newest first."""
-    return [one.at for one in tx.list_adjustments(schedule_id) if one.kind in _HINTS and one.at > now - HOUR]
+    return [
+        one.at for one in tx.select(AdjustmentsOf(schedule_id)) if one.kind in _HINTS and one.at > now - HOUR
+    ]
 
 
 def _check_rate(tx: Transaction, record: ScheduleRecord, *, now: datetime) -> None:

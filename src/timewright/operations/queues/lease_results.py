@@ -287,7 +287,7 @@ def _is_recorded(tx: Transaction, run_id: str, fence: int, outcome: Outcome) -> 
 
 def _find_by_lease_id(tx: Transaction, namespace: str, request: LeaseRequest) -> Run:
     lease_id = request.lease
-    run = next(iter(tx.select_runs(LeasedRuns(lease_id=lease_id))), None)
+    run = next(iter(tx.select(LeasedRuns(lease_id=lease_id))), None)
     if run is not None and run.namespace == namespace and _is_held(tx, run, run.fence):
         if request.fence not in (None, run.fence):
             raise _stale_error(run.id, request.fence)

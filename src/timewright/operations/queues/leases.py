@@ -210,7 +210,7 @@ def _step_metadata(run: Run) -> dict[str, Any]:
 
 def _drain_result(tx: Transaction, namespace: str, queue: str, done: list[str]) -> DrainResult:
     runs = tx.get_runs(done)
-    remaining = tx.select_runs(QueuedRuns(namespace, queue, limit=MAX_PLANNED_RUNS))
+    remaining = tx.select(QueuedRuns(namespace, queue, limit=MAX_PLANNED_RUNS))
     waiting = [run for run in remaining if run.state is RunState.READY]
     drained = summarize_runs(tx, [runs[run_id] for run_id in done])
     return DrainResult(drained=drained, remaining=len(waiting))
@@ -250,7 +250,7 @@ def purge_queue(context: OperationContext, tx: Transaction, request: PurgeQueue)
     now = context.now()
     states = {RunState.READY, RunState.HELD} | ({RunState.PARKED} if request.parked else set())
     require_queue(tx, context.namespace, request.queue)
-    rows = tx.select_runs(QueuedRuns(context.namespace, request.queue, limit=MAX_PLANNED_RUNS))
+    rows = tx.select(QueuedRuns(context.namespace, request.queue, limit=MAX_PLANNED_RUNS))
     waiting = [run for run in rows if run.state in states]
     by = context.by
     for run in waiting[:MAX_PURGED]:
@@ -267,7 +267,7 @@ def read_activity(
     """Count what was added and ended in a queue lately."""
     since = now - ACTIVITY_PERIOD
     recent = RunFilter(namespace=namespace, queue=queue, since=now - DAY, limit=MAX_COUNTED)
-    newest = tx.find_runs(recent).rows
+    newest = tx.find(recent).rows
     ended = [run for run in newest if run.finished_at is not None and run.finished_at >= since]
     leased = [at for run in (*rows, *newest) if (at := run.leased_at or run.started_at) is not None]
     return QueueActivity(
@@ -282,5 +282,5 @@ def read_activity(
 def require_queue(tx: Transaction, namespace: str, queue: str) -> None:
     """Raise NotFound if there is no such queue."""
     known = list_queue_names(tx, namespace)
-    if queue not in known and not tx.select_runs(QueuedRuns(namespace, queue, limit=1)):
+    if queue not in known and not tx.select(QueuedRuns(namespace, queue, limit=1)):
         raise not_found("queue", queue, known, list_command="queue list")

@@ -33,6 +33,8 @@ from timewright.operations.registry import (
     operations,
 )
 from timewright.ports import StoredObject, Transaction
+from timewright.ports.overview import LimitHolds
+from timewright.ports.runs import LimitKeys
 
 MAX_KEYS_SHOWN = 100
 
@@ -129,7 +131,8 @@ def set_named_limit(context: OperationContext, tx: Transaction, request: SetLimi
 def get_limit(context: OperationContext, tx: Transaction, request: GetLimit) -> LimitDetail:
     """Show a named limit, and how much of it each value of its key uses."""
     summary = _summarize(tx, find_object(tx, LIMIT, context.namespace, request.limit))
-    _, keys = tx.find_limit_keys(named_limit_key(context.namespace, request.limit), limit=MAX_KEYS_SHOWN)
+    limit_key = named_limit_key(context.namespace, request.limit)
+    keys = tx.get_limits(tx.select(LimitKeys(limit_key, MAX_KEYS_SHOWN)))
     now = context.now()
     uses = tuple(
         LimitKeyUse(
@@ -164,7 +167,7 @@ def _summarize(tx: Transaction, row: StoredObject) -> LimitSummary:
     limit, key = decode_limit(row.body), named_limit_key(row.namespace, row.name)
     held = tx.get_limits([key])[key].held
     if limit.is_grouped:
-        held += tx.find_limit_keys(key, limit=1)[0]
+        held += tx.count(LimitHolds(key))["leases"]
     counts_all = limit.max_running is not None and not limit.key
     return answer_from(
         LimitSummary,

@@ -213,12 +213,12 @@ def show_queue(context: OperationContext, tx: Transaction, request: ShowQueue) -
     """Show a queue: its policy, its counts, and its entries as they would start, parked ones last."""
     now = context.now()
     require_queue(tx, context.namespace, request.queue)
-    rows = tx.select_runs(QueuedRuns(context.namespace, request.queue, limit=MAX_PLANNED_RUNS))
+    rows = tx.select(QueuedRuns(context.namespace, request.queue, limit=MAX_PLANNED_RUNS))
     policy = load_queue_policy(tx, context.namespace, request.queue)
     if request.state in TERMINAL_STATES:
         which = RunFilter(namespace=context.namespace, queue=request.queue, state=request.state)
         page, cursor = paginate(
-            context, request, lambda limit, place: tx.find_runs(replace(which, limit=limit, cursor=place))
+            context, request, lambda limit, place: tx.find(replace(which, limit=limit, cursor=place))
         )
     else:
         matching = [run for run in rows if request.state is None or run.state is request.state]
@@ -337,7 +337,7 @@ def _find_known(tx: Transaction, request: AddEntries, key_name: str) -> Run | No
 
 
 def _read_summary(tx: Transaction, namespace: str, queue: str, *, now: datetime) -> QueueSummary:
-    rows = tx.select_runs(QueuedRuns(namespace, queue, limit=MAX_PLANNED_RUNS))
+    rows = tx.select(QueuedRuns(namespace, queue, limit=MAX_PLANNED_RUNS))
     return _summarize(tx, namespace, queue, rows, now=now)
 
 

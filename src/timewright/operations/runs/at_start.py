@@ -19,7 +19,7 @@ from timewright.operations.context import OperationContext, in_transaction
 from timewright.operations.lookup import readable_schedules
 from timewright.ports import ScheduleRecord, StoredObject, Transaction
 from timewright.ports.objects import GLOBAL_NAMESPACE
-from timewright.ports.rows import SchedulesAtStart
+from timewright.ports.schedules import SchedulesAtStart
 
 START = "start"
 REASON = "run_at_start"
@@ -46,13 +46,13 @@ def run_schedules_at_start(
     So workers that start together run it once, and a program that is started again runs it again. `is_gone`
     tells whether the process of a host has ended, although its last heartbeat is recent. Returns how many.
     """
-    if not context.store.read(lambda tx: tx.select_schedule_ids(SchedulesAtStart())):
+    if not context.store.read(lambda tx: tx.select(SchedulesAtStart())):
         return 0
     now = context.now()
 
     def work(nested: OperationContext) -> int:
         found = nested.store.read(
-            lambda tx: readable_schedules(tx, tx.select_schedule_ids(SchedulesAtStart()))
+            lambda tx: readable_schedules(tx, [one.id for one in tx.select(SchedulesAtStart())])
         )
         offers = [
             one

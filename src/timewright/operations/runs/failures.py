@@ -24,7 +24,7 @@ from timewright.operations.registry import OperationRequest, WriteRequest, opera
 from timewright.operations.request_parsing import check_length
 from timewright.operations.views import schedule_names_of
 from timewright.ports import RunFilter, Transaction
-from timewright.ports.overview import MinuteCounts
+from timewright.ports.overview import MinuteCounts, StoredRunCounts
 from timewright.ports.rows import IncidentFilter
 
 PAGE_ROWS = 1000
@@ -119,7 +119,7 @@ def list_failures(context: OperationContext, tx: Transaction, request: ListFailu
     largest = sorted(groups.items(), key=lambda one: (-len(one[1]), one[1][0].id))[: request.limit]
     names = schedule_names_of(tx, [rows[0] for _, rows in largest])
     open_incidents = IncidentFilter(namespace=context.namespace, open_only=True, limit=PAGE_ROWS)
-    incidents = {one.schedule_id: one.id for one in tx.find_incidents(open_incidents).rows if one.schedule_id}
+    incidents = {one.schedule_id: one.id for one in tx.find(open_incidents).rows if one.schedule_id}
     return FailureCauses(
         since=since,
         causes=tuple(
@@ -285,7 +285,7 @@ def count_runs_by_minute(context: OperationContext, tx: Transaction, request: Co
     until = floor_minute(end)
     # Bins begin at whole multiples of the step, so that they stay the same when the page asks again.
     since = EPOCH + (until - period - EPOCH) // step * step
-    rows = tx.read_run_counts(context.namespace, since=since, until=until)
+    rows = tx.select(StoredRunCounts(namespace=context.namespace, since=since, until=until))
     counted, _ = tx.read_counted_until()
     groups: dict[datetime, list[MinuteCounts]] = {}
     for one in rows:

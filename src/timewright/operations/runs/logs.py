@@ -114,7 +114,7 @@ def _find_run(tx: Transaction, namespace: str, named: str) -> Run:
 
 
 def _newest(tx: Transaction, schedule_id: str, *, state: RunState | None = None) -> list[Run]:
-    page = tx.find_runs(RunFilter(schedule_id=schedule_id, state=state, limit=50))
+    page = tx.find(RunFilter(schedule_id=schedule_id, state=state, limit=50))
     return [run for run in page.rows if isinstance(run, Run)]
 
 

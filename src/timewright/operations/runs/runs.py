@@ -123,7 +123,7 @@ def list_runs(context: OperationContext, tx: Transaction, request: ListRuns) -> 
     wanted = None
     if request.external_id:
         named = RunsWithExternalId(request.external_id, MAX_EXTERNAL_RUNS)
-        wanted = {run.id: run for run in tx.select_runs(named)}
+        wanted = {run.id: run for run in tx.select(named)}
 
     def find(limit: int, place: str) -> Page:
         which = RunFilter(
@@ -136,7 +136,7 @@ def list_runs(context: OperationContext, tx: Transaction, request: ListRuns) -> 
             limit=limit,
             cursor=place,
         )
-        page = tx.find_runs(which) if wanted is None else _select(wanted.values(), which)
+        page = tx.find(which) if wanted is None else _select(wanted.values(), which)
         unreadable.update({one.id: one for one in page.unreadable})
         return page
 

@@ -103,7 +103,7 @@ def list_approvals(context: OperationContext, tx: Transaction, request: ListAppr
         which = ScheduleFilter(
             namespace=context.namespace, state=ScheduleState.PENDING_APPROVAL, limit=limit, cursor=place
         )
-        return tx.find_schedules(which)
+        return tx.find(which)
 
     rows, cursor = paginate(context, request, find)
     return ApprovalList(

@@ -20,7 +20,7 @@ from timewright.ledger.backfills.start import (
     unknown_backfill,
 )
 from timewright.operations.context import OperationContext
-from timewright.operations.lookup import find_schedule
+from timewright.operations.lookup import find_schedule, names_by_id
 from timewright.operations.pagination import paginate
 from timewright.operations.registry import (
     BACKFILL,
@@ -163,7 +163,7 @@ def list_all_backfills(context: OperationContext, tx: Transaction, request: List
         return Page(tuple(rows[:limit]), rows[limit - 1].id if len(rows) > limit else "")
 
     page, cursor = paginate(context, request, find)
-    names = tx.get_schedule_names({one.schedule_id for one in page})
+    names = names_by_id(tx, {one.schedule_id for one in page})
     found = tuple(_summary(one, names.get(one.schedule_id, one.schedule_id)) for one in page)
     return BackfillList(backfills=found, cursor=cursor)
 
@@ -205,7 +205,7 @@ def _found(tx: Transaction, namespace: str, backfill_id: str) -> BackfillSummary
     backfill = get_backfill(tx, namespace, backfill_id)
     if backfill is None:
         raise unknown_backfill(backfill_id)
-    names = tx.get_schedule_names([backfill.schedule_id])
+    names = names_by_id(tx, [backfill.schedule_id])
     return _summary(backfill, names.get(backfill.schedule_id, backfill.schedule_id))
 
 

@@ -92,7 +92,7 @@ def _occurrence_instant(
     check_storable(at, field="at")
     if request.remove or tx.find_occurrence(record.schedule.id, at) is not None:
         return at
-    if tx.find_runs(RunFilter(schedule_id=record.schedule.id, since=at, until=at, limit=1)).rows:
+    if tx.find(RunFilter(schedule_id=record.schedule.id, since=at, until=at, limit=1)).rows:
         return at
     found = explain_unrecorded(tx, record, at, settings=context.settings, now=now)
     if found.status in _NO_OCCURRENCE:

@@ -29,7 +29,8 @@ from timewright.operations.schedules.agent_rules import check_agent_edit, check_
 from timewright.operations.schedules.writes import answer_change
 from timewright.operations.views import ScheduleDetail
 from timewright.ports import Page, Transaction
-from timewright.ports.overview import GroupCounts
+from timewright.ports.overview import GroupCounts, ScheduleGroups
+from timewright.ports.schedules import RevisionsOf
 
 MAX_REVISIONS = 1000
 
@@ -179,7 +180,7 @@ def list_groups(context: OperationContext, tx: Transaction, request: ListGroups)
     check_may_block(context)
 
     def find(limit: int, place: str) -> Page:
-        found = tx.list_groups(context.namespace, after=place, limit=limit + 1)
+        found = tx.select(ScheduleGroups(namespace=context.namespace, after=place, limit=limit + 1))
         return Page(tuple(found[:limit]), found[limit - 1].name if len(found) > limit else "")
 
     rows, cursor = paginate(context, request, find)
@@ -253,8 +254,8 @@ def restore_schedule(context: OperationContext, tx: Transaction, request: Restor
 
 
 def _revision_rows(tx: Transaction, schedule_id: str) -> list[RevisionSummary]:
-    found = tx.list_revisions(schedule_id, limit=MAX_REVISIONS)
-    older = [*(schedule for schedule, *_ in found[1:]), None]
+    found = tx.select(RevisionsOf(schedule_id, limit=MAX_REVISIONS))
+    older = [*(one.schedule for one in found[1:]), None]
     return [
         RevisionSummary(
             revision=schedule.revision,

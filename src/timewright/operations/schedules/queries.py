@@ -54,7 +54,7 @@ from timewright.operations.views import (
 )
 from timewright.ports import Page, RunFilter, ScheduleFilter, Transaction, Unreadable
 from timewright.ports.rows import ScheduleOrder
-from timewright.ports.schedules import ScheduleListRow
+from timewright.ports.schedules import OrderedSchedules, ScheduleListRow
 
 HEALTH_WINDOWS = (HOUR, 4 * HOUR, 24 * HOUR)
 MAX_PAGES = 10
@@ -176,17 +176,17 @@ def list_schedules(context: OperationContext, tx: Transaction, request: ListSche
     return ScheduleList(
         schedules=_add_pauses(tx, rows, add_last_runs(tx, summaries), now=context.now()),
         cursor=cursor,
-        total=tx.ordered_schedule_ids(replace(which, limit=1))[1] if request.count else None,
+        total=tx.count(which)["schedules"] if request.count else None,
         unreadable=tuple(unreadable.values()),
     )
 
 
 def _ordered_page(tx: Transaction, which: ScheduleFilter) -> Page:
-    ids, total = tx.ordered_schedule_ids(which)
+    ids = [head.id for head in tx.select(OrderedSchedules(which))]
     found = readable_schedules(tx, ids)
     end = which.offset + len(ids)
     rows = tuple(ScheduleListRow(found[i].schedule, found[i].progress) for i in ids if i in found)
-    return Page(rows, str(end) if ids and end < total else "")
+    return Page(rows, str(end) if ids and end < tx.count(which)["schedules"] else "")
 
 
 def _add_pauses(
@@ -370,7 +370,7 @@ def _samples(tx: Transaction, schedule: Schedule, *, since: datetime) -> Sequenc
     samples: list[RunSample] = []
     cursor = ""
     for _ in range(MAX_PAGES):
-        page = tx.find_runs(RunFilter(schedule_id=schedule.id, limit=1000, cursor=cursor))
+        page = tx.find(RunFilter(schedule_id=schedule.id, limit=1000, cursor=cursor))
         ended = [run for run in page.rows if run.state not in _UNFINISHED]
         starts = first_starts_of(tx, ended)
         samples += [

@@ -28,6 +28,7 @@ from timewright.operations.schedules.writes import (
     update_schedule,
 )
 from timewright.ports import Page, ScheduleFilter, ScheduleRecord, Transaction
+from timewright.ports.schedules import SchedulesNamed
 
 REMINDER_GROUP = "reminders"
 REMINDER_METADATA = {"reminder": True}
@@ -145,7 +146,7 @@ def list_reminders(context: OperationContext, tx: Transaction, request: ListRemi
 
     def find(limit: int, place: str) -> Page:
         which = ScheduleFilter(namespace=context.namespace, group=REMINDER_GROUP, limit=limit, cursor=place)
-        return tx.find_schedules(which)
+        return tx.find(which)
 
     rows, cursor = paginate(
         context, request, find, matches=lambda found: [_matches(record, request) for record in found]
@@ -225,7 +226,7 @@ def _free_name(tx: Transaction, namespace: str, text: str) -> str:
     """Return an unused name, made from the first words of the text."""
     words = _NOT_IN_NAMES.sub("-", text.lower()).strip("-")[:MAX_NAME_CHARS].strip("-") or "reminder"
     names = (words, *(f"{words}-{number}" for number in range(2, MAX_SAME_NAMES)))
-    return next((name for name in names if tx.find_schedule_id(namespace, name) is None), words)
+    return next((name for name in names if not tx.select(SchedulesNamed(namespace, [name]))), words)
 
 
 def _matches(record: ScheduleRecord, request: ListReminders) -> bool:

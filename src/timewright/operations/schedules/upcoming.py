@@ -28,6 +28,7 @@ from timewright.operations.lookup import readable_schedules
 from timewright.operations.registry import OperationRequest, operations
 from timewright.ports import ScheduleFilter, ScheduleRecord, Transaction
 from timewright.ports.rows import FutureManualRunsIn
+from timewright.ports.schedules import OrderedSchedules
 
 DEFAULT_WINDOW = DAY
 MAX_WINDOW = 366 * DAY
@@ -193,7 +194,7 @@ class _Merge:
     def add_manual_runs(self) -> None:
         """Add the runs that are planned by hand, of schedules in any state."""
         which = FutureManualRunsIn(namespace=self._which.namespace, until=self.until, limit=MAX_MANUAL_RUNS)
-        runs = list(self._tx.select_runs(which))
+        runs = list(self._tx.select(which))
         found = readable_schedules(self._tx, sorted({run.schedule_id for run in runs}))
         if len(runs) == MAX_MANUAL_RUNS:
             self.cut(runs[-1].fire_at)
@@ -246,11 +247,10 @@ def _schedules(
     tx: Transaction, which: UpcomingFilter, state: ScheduleState
 ) -> Iterator[tuple[ScheduleRecord, Mapping[str, Calendar]]]:
     """Yield schedules by their next instants with the calendars that they name; reads only what is used."""
-    ids, _ = tx.ordered_schedule_ids(
-        ScheduleFilter(
-            namespace=which.namespace, state=state, group=which.group, order="next", limit=MAX_SCHEDULES + 1
-        )
+    wanted = ScheduleFilter(
+        namespace=which.namespace, state=state, group=which.group, order="next", limit=MAX_SCHEDULES + 1
     )
+    ids = [head.id for head in tx.select(OrderedSchedules(wanted))]
     for first in range(0, len(ids), PAGE_SCHEDULES):
         page = ids[first : first + PAGE_SCHEDULES]
         found = readable_schedules(tx, page)

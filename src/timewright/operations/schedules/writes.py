@@ -38,7 +38,7 @@ from timewright.operations.schedules.agent_rules import (
 )
 from timewright.operations.views import ScheduleDetail, build_schedule_detail
 from timewright.ports import ScheduleRecord, Transaction
-from timewright.ports.schedules import ScheduleSnapshot
+from timewright.ports.schedules import SchedulesNamed, ScheduleSnapshot
 
 Revision = Annotated[int, Meta(ge=1)]
 
@@ -347,8 +347,8 @@ def _reject_revision(request: PutSchedule, name: str) -> None:
 
 def _find_by_name(tx: Transaction, namespace: str, name: str) -> ScheduleRecord | None:
     """Return the schedule with this name, in any state."""
-    found = tx.find_schedule_id(namespace, name)
-    return tx.get_schedules([found])[found] if found is not None else None
+    heads = tx.select(SchedulesNamed(namespace, [name]))
+    return tx.get_schedules([heads[0].id])[heads[0].id] if heads else None
 
 
 def read_schedule_detail(context: OperationContext, schedule_id: str, *, now: datetime) -> ScheduleDetail:

@@ -235,7 +235,7 @@ def _draw(spec: WorkflowSpec, *, run: str, states: Mapping[str, StepStatus]) -> 
 def _newest_step_runs(tx: Transaction, run: Run) -> list[tuple[WorkflowContext, Run]]:
     """Return the newest run of each step and item with its context, in the order they were created."""
     found: dict[tuple[str, int | None], tuple[WorkflowContext, Run]] = {}
-    for one in tx.select_runs(StepRuns(run.id)):
+    for one in tx.select(StepRuns(run.id)):
         part = workflow_context(one)
         if part is not None:
             found.pop((part.step, part.item), None)

@@ -29,6 +29,7 @@ from timewright.operations.definitions.schedules import SCHEDULE, DefinitionOwne
 from timewright.operations.lookup import not_found
 from timewright.operations.schedules.agent_rules import remember_removal
 from timewright.ports import StoredObject, Transaction
+from timewright.ports.schedules import SchedulesNamed
 
 _HANDLED_FIELDS = {
     *("workflow", "workflow_id", "version", "user", "user_id", "input", "name", "schedule_id", "type")
@@ -126,10 +127,8 @@ def _apply(
 
 def _reject_foreign(context: OperationContext, name: str, owned: Mapping[str, str]) -> None:
     def work(tx: Transaction) -> bool:
-        found = tx.find_schedule_id(context.namespace, name)
-        if found is None or found in owned.values():
-            return False
-        return tx.get_schedules([found])[found].progress.state is not ScheduleState.ARCHIVED
+        heads = tx.select(SchedulesNamed(context.namespace, [name]))
+        return any(one.id not in owned.values() and one.state is not ScheduleState.ARCHIVED for one in heads)
 
     if context.store.read(work):
         raise Conflict(

@@ -10,10 +10,10 @@ import msgspec
 
 from timewright.core.alerts.channels import Channel
 from timewright.core.alerts.incidents import Incident
-from timewright.core.moments import from_micros, to_micros
+from timewright.core.moments import to_micros
 from timewright.errors import TimewrightError
 from timewright.ports import Page
-from timewright.ports.objects import AlertRow, StoredChannel
+from timewright.ports.objects import StoredChannel
 from timewright.ports.rows import IncidentFilter
 from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit
 from timewright.stores.rows import json_text, micros_or_none, storable_text
@@ -32,17 +32,6 @@ class SqlAlertQueries(SqlQueries):
         """Take the right to look for incidents; false if another process looked after `before`."""
         parameters = {"now": str(to_micros(now)), "before": str(to_micros(before))}
         return bool(self._query("claim_alert_check", parameters))
-
-    def alert_rows(
-        self, *, late: datetime, missed: datetime, recent: datetime, max_rows: int
-    ) -> list[AlertRow]:
-        """Return everything that incidents are decided from, with one query."""
-        instants = {"late": to_micros(late), "missed": to_micros(missed), "recent": to_micros(recent)}
-        rows = self._query("alert_rows", {**instants, "max_rows": max_rows})
-        return [
-            AlertRow(source, namespace, subject, name, group, int(number), from_micros(int(at)), extra)
-            for source, namespace, subject, name, group, number, at, extra in rows
-        ]
 
     def save_incidents(self, rows: Sequence[Incident], *, new: bool) -> set[str]:
         """Insert incidents, or change open ones; returns the ids that were written."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
@@ -102,6 +103,11 @@ def page_limit(limit: int) -> int:
             fix="use limit 50 and the cursor of the answer for the next page",
         )
     return limit
+
+
+def escape_like(text: str) -> str:
+    """Escape the wildcards of LIKE."""
+    return re.sub(r"([\\%_])", r"\\\1", text)
 
 
 def stale_revision(label: str, given: int, last: int) -> Conflict:

@@ -23,8 +23,8 @@ from timewright.core.budgets.budgets import (
 from timewright.core.moments import from_micros, to_micros
 from timewright.errors import TimewrightError
 from timewright.stores.cache import NO_BUDGETS_TTL_S
-from timewright.stores.queries.base import SqlQueries, page_limit
-from timewright.stores.rows import Row, storable_text
+from timewright.stores.queries.base import SqlQueries
+from timewright.stores.rows import Row, storable_text, struct_row
 
 BUDGET, PROVIDER = "budget", "provider"
 # The name in meta of the number that counts changes of budgets.
@@ -66,7 +66,7 @@ class SqlBudgetQueries(SqlQueries):
     def _may_skip(self, needed: Callable[[], bool] | None) -> bool:
         return needed is not None and self._executor.is_remote and not needed()
 
-    def mark_budgets_changed(self) -> None:
+    def _mark_budgets_changed(self) -> None:
         """Invalidate the caches after a budget or window was written; other writers wait here."""
         self._query("lock_budgets", {})
         # Until the commit this may be rolled back, and the same version then stands for other budgets.
@@ -93,16 +93,11 @@ class SqlBudgetQueries(SqlQueries):
         self._execute_many("ensure_accounts", [(budget, to_micros(start)) for budget, start in wanted])
         return self._accounts("lock_accounts", wanted)
 
-    def list_accounts(self, budget: str, *, limit: int) -> list[tuple[datetime, BudgetUsage]]:
-        """Return the use of each period that has any, newest first."""
-        rows = self._query("list_accounts", {"budget": budget, "limit": page_limit(limit)})
-        return [(from_micros(row[0]), BudgetUsage(row[1], row[2])) for row in rows]
-
     def add_charges(self, charges: Sequence[Charge]) -> None:
         """Insert the charges of leases and add them to their accounts."""
         if not charges:
             return
-        self._execute_many("insert_charges", [_charge_row(charge) for charge in charges])
+        self._execute_many("insert_charges", [struct_row(charge) for charge in charges])
         self._add_to_accounts((c.budget, to_micros(c.period), c.used, c.held) for c in charges)
 
     def close_charges(self, known: Mapping[Charge, Charge]) -> None:
@@ -122,22 +117,14 @@ class SqlBudgetQueries(SqlQueries):
         self._query("add_recounted", parameters)
         self._query("move_charges", parameters)
 
-    def delete_budget_usage(self, budget: str) -> None:
-        """Delete the charges and accounts of a budget."""
-        self._query("delete_charges_of_budget", {"budget": budget})
-        self._query("delete_accounts_of_budget", {"budget": budget})
-
-    def count_deferred_runs(self, namespace: str, *, prefix: str) -> int:
-        """Count deferred runs whose reason begins with `prefix`."""
-        ((count,),) = self._query(
-            "count_deferred_runs", {"namespace": namespace, "prefix": storable_text(prefix)}
-        )
-        return int(count)
-
     def release_deferred_runs(self, namespace: str, *, prefix: str, now: datetime) -> int:
         """Let deferred runs whose reason begins with `prefix` start now; returns how many."""
         parameters = {"namespace": namespace, "prefix": storable_text(prefix), "now": to_micros(now)}
         return len(self._query("release_deferred_runs", parameters))
+
+    def _delete_budget_usage(self, budget: str) -> None:
+        self._query("delete_charges_of_budget", {"budget": budget})
+        self._query("delete_accounts_of_budget", {"budget": budget})
 
     def _budgets_version(self) -> int:
         rows = self._query("budgets_version", {})
@@ -196,30 +183,3 @@ def _readable_scope(body: str) -> dict[str, str] | None:
     except (msgspec.MsgspecError, ValueError):
         return None
     return {name: str(found[name]) for name in SCOPE_FIELDS if found.get(name)}
-
-
-def _charge_row(charge: Charge) -> tuple[Any, ...]:
-    return (
-        charge.run_id,
-        charge.fence,
-        charge.budget,
-        to_micros(charge.period),
-        to_micros(charge.at),
-        charge.used,
-        charge.held,
-        int(charge.open),
-    )
-
-
-def read_charge(row: Row) -> Charge:
-    """Decode a charge."""
-    return Charge(
-        run_id=row[0],
-        fence=row[1],
-        budget=row[2],
-        period=from_micros(row[3]),
-        at=from_micros(row[4]),
-        used=row[5],
-        held=row[6],
-        open=row[7] == 1,
-    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from operator import itemgetter
 
 from msgspec.structs import replace
 
@@ -35,9 +34,8 @@ from timewright.stores.rows import (
     to_instant,
 )
 
+# A limit that a run names and nobody has defined lets one run start at a time.
 DEFAULT_LIMIT = 1
-
-_BY_ID = itemgetter(0)
 
 
 class SqlLeaseQueries(SqlReadyQueries):
@@ -54,7 +52,7 @@ class SqlLeaseQueries(SqlReadyQueries):
         key, rate = named_limit_key(namespace, limit.name), limit.parsed_rate
         numbers = (limit.capacity, rate.interval if rate else 0, rate.burst if rate else 1)
         self._execute_many("set_limits", [(key, *numbers)])
-        values = _key_range(key)
+        values = key_range(key)
         fields = dict(zip(("capacity", "rate_interval", "burst"), numbers, strict=True))
         self._query("set_limit_keys", {**fields, **values})
         weights = [(f"{key}{KEY_MARK}{value}", weight) for value, weight in sorted(limit.weights.items())]
@@ -169,13 +167,6 @@ class SqlLeaseQueries(SqlReadyQueries):
             self._execute_many("save_groups", states)
         self._close_empty_groups([b for b, group in by_bucket.items() if group.may_be_empty], now=now)
 
-    def find_limit_keys(self, limit_key: str, *, limit: int) -> tuple[int, dict[str, LimitUsage]]:
-        """Return how many leases hold a limit with a key, and its first keys."""
-        values = _key_range(limit_key)
-        ((held,),) = self._query("count_holds_of_limit", values)
-        keys = [row[0] for row in self._query("limit_keys", {**values, "limit": limit})]
-        return held, self.get_limits(keys)
-
     def lease_runs(self, grants: Sequence[Grant]) -> list[Run]:
         """Lease ready runs; returns those that were leased."""
         if not grants:
@@ -239,7 +230,7 @@ class SqlLeaseQueries(SqlReadyQueries):
         return {row[0] for row in self._execute_many("request_cancel", rows)}
 
 
-def _key_range(limit_key: str) -> dict[str, str]:
+def key_range(limit_key: str) -> dict[str, str]:
     """The limit keys of all values of the key of a limit: from `first` to before `last`."""
     return {"first": limit_key + KEY_MARK, "last": limit_key + chr(ord(KEY_MARK) + 1)}
 

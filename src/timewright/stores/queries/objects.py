@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from timewright.core.budgets.spending import reason_prefix
-from timewright.core.moments import from_micros, to_micros
+from timewright.core.moments import to_micros
+from timewright.core.policies.limits import LIMIT, Limit, decode_limit
 from timewright.core.run.leasing import WaitReason
-from timewright.core.schedule.adjustments import Adjustment, AdjustmentKind
+from timewright.core.schedule.adjustments import Adjustment
 from timewright.core.schedule.pauses import Pause, pause_need
-from timewright.errors import InvalidInput
+from timewright.errors import InvalidInput, TimewrightError
 from timewright.ids import first_id
 from timewright.ports import (
     AuditCheck,
@@ -21,17 +25,16 @@ from timewright.ports import (
     PruneRequest,
     StoredObject,
 )
-from timewright.ports.rows import IncidentPrune, LimitKeyPrune, ObjectPrune
+from timewright.ports.rows import AuditFilter, IncidentPrune, LimitKeyPrune, ObjectPrune
 from timewright.stores.queries.alerts import CHANNEL
-from timewright.stores.queries.base import LAST_KEY, MAX_PAGE_ROWS, SqlQueries, page_limit, stale_revision
+from timewright.stores.queries.base import LAST_KEY, MAX_PAGE_ROWS, page_limit, stale_revision
+from timewright.stores.queries.budgets import BUDGET, PROVIDER, SqlBudgetQueries
+from timewright.stores.queries.leases import DEFAULT_LIMIT, SqlLeaseQueries
 from timewright.stores.rows import (
-    MICROSECOND,
-    Row,
     json_text,
-    micros_or_none,
     ready_bucket,
-    storable_text,
-    to_instant,
+    struct_reader,
+    struct_row,
 )
 
 FIRST_AUDIT_HASH = "0" * 64
@@ -39,7 +42,7 @@ FIRST_AUDIT_HASH = "0" * 64
 MAX_LATE_ENTRIES = 10_000
 
 
-class SqlObjectQueries(SqlQueries):
+class SqlObjectQueries(SqlBudgetQueries, SqlLeaseQueries):
     """Named objects, the audit log, single values, and pruning."""
 
     def put_objects(self, rows: Sequence[StoredObject], *, replaces: Mapping[str, int] | None = None) -> None:
@@ -56,13 +59,18 @@ class SqlObjectQueries(SqlQueries):
                     raise stale_revision(f"{kind} {name}", expected[name], last.get(name, 0))
         new = [row for row in rows if expected.get(row.name) == 0]
         # A missing row cannot be locked; of several concurrent creators the insert lets one through.
-        made = {tuple(row) for row in self._execute_many("create_objects", [_object_row(row) for row in new])}
+        made = {tuple(row) for row in self._execute_many("create_objects", [struct_row(row) for row in new])}
         for row in new:
             if (row.kind, row.namespace, row.name) not in made:
                 raise stale_revision(f"{row.kind} {row.name}", 0, 1)
-        self._execute_many(
-            "insert_objects", [_object_row(row) for row in rows if expected.get(row.name) != 0]
-        )
+        self._execute_many("insert_objects", [struct_row(row) for row in rows if expected.get(row.name) != 0])
+        for row in rows:
+            if row.kind == LIMIT:
+                # A limit that cannot be read keeps the one before in force.
+                with suppress(msgspec.MsgspecError, TimewrightError):
+                    self.define_limit(row.namespace, decode_limit(row.body))
+        if any(row.kind in (BUDGET, PROVIDER) for row in rows):
+            self._mark_budgets_changed()
 
     def get_objects(
         self,
@@ -80,20 +88,27 @@ class SqlObjectQueries(SqlQueries):
         if newest is not None:
             page = {"before": before or LAST_KEY, "limit": page_limit(newest)}
             rows = self._query("newest_objects", {"kind": kind, "namespace": namespace or "", **page})
-            return [_decode_object(row) for row in rows]
+            return [_read_object(row) for row in rows]
         parameters = {
             "kind": kind,
             "namespace": namespace or "",
             "all_names": int(names is None),
             "names": wanted,
         }
-        return [_decode_object(row) for row in self._query("get_objects", parameters)]
+        return [_read_object(row) for row in self._query("get_objects", parameters)]
 
     def delete_object(self, kind: str, *, namespace: str, name: str) -> bool:
         """Delete an object; returns whether it existed."""
         if kind == CHANNEL:
             self._forget_channels()
-        return bool(self._query("delete_object", {"kind": kind, "namespace": namespace, "name": name}))
+        is_deleted = bool(self._query("delete_object", {"kind": kind, "namespace": namespace, "name": name}))
+        if kind == LIMIT:
+            self.define_limit(namespace, Limit(name=name, max_running=DEFAULT_LIMIT))
+        if kind == BUDGET:
+            self._delete_budget_usage(f"{namespace}/{name}")
+        if kind in (BUDGET, PROVIDER):
+            self._mark_budgets_changed()
+        return is_deleted
 
     def _forget_channels(self) -> None:
         self._executor.cache.channels, self._executor.has_uncommitted_revisions = None, True
@@ -105,7 +120,7 @@ class SqlObjectQueries(SqlQueries):
         for each other there, and `seal_audit` adds the entries later.
         """
         if entries:
-            self._execute_many("insert_audit", [_audit_row(entry) for entry in entries])
+            self._execute_many("insert_audit", [struct_row(entry) for entry in entries])
             if not self._executor.is_remote:
                 self._extend_audit_chain(limit=MAX_LATE_ENTRIES)
 
@@ -134,31 +149,18 @@ class SqlObjectQueries(SqlQueries):
             self._query("put_meta", {"name": "audit", "value": str(position)})
         return len(rows)
 
-    def find_audit(self, *, namespace: str | None = None, limit: int = 50, cursor: str = "") -> Page:
+    def find_audit(self, which: AuditFilter) -> Page:
         """Return a page of the audit log, newest first."""
-        if namespace == "":
+        if which.namespace == "":
             return Page(())  # an empty namespace means all of them in the statement
         parameters = {
-            "before": _audit_cursor(cursor),
-            "namespace": namespace or "",
-            "limit": page_limit(limit) + 1,
+            "before": _audit_cursor(which.cursor),
+            "namespace": which.namespace or "",
+            "limit": page_limit(which.limit) + 1,
         }
         rows = self._query("list_audit", parameters)
-        page = rows[: page_limit(limit)]
-        entries = tuple(
-            AuditEntry(
-                at=from_micros(r[1]),
-                namespace=r[2],
-                actor=r[3],
-                origin=r[4],
-                action=r[5],
-                subject=r[6],
-                before=r[7],
-                after=r[8],
-                reason=r[9],
-            )
-            for r in page
-        )
+        page = rows[: page_limit(which.limit)]
+        entries = tuple(_read_entry(row[1:]) for row in page)
         return Page(entries, str(page[-1][0]) if len(rows) > len(page) else "")
 
     def check_audit(self) -> AuditCheck:
@@ -192,42 +194,14 @@ class SqlObjectQueries(SqlQueries):
         rows = []
         for one in adjustments:
             numbers[one.schedule_id] = numbers.get(one.schedule_id, 0) + 1
-            rows.append(_adjustment_row(one, seq=numbers[one.schedule_id]))
+            schedule_id, *values = struct_row(one)
+            rows.append((schedule_id, numbers[one.schedule_id], *values))
         self._execute_many("insert_adjustments", rows)
-
-    def list_adjustments(self, schedule_id: str, *, limit: int = 1000) -> list[Adjustment]:
-        """Return the adjustments of a schedule, newest first."""
-        rows = self._query("list_adjustments", {"schedule_id": schedule_id, "limit": page_limit(limit)})
-        return [_read_adjustment(row) for row in rows]
-
-    def last_pauses(self, schedule_ids: Sequence[str]) -> Mapping[str, Adjustment]:
-        """Return the newest pause of each of these schedules that was paused by hand."""
-        rows = self._query("last_pauses", {"ids": list(schedule_ids)}) if schedule_ids else []
-        return {row[0]: _read_adjustment(row) for row in rows}
 
     def add_pause(self, pause: Pause) -> None:
         """Insert a pause; it holds from this commit on."""
-        values = (pause.id, pause.scope, pause.namespace, pause.name, pause.due, pause.actor, pause.origin)
-        until = to_micros(pause.until) if pause.until is not None else None
-        row = (*values, storable_text(pause.reason), to_micros(pause.at), until)
         self._query("end_elapsed_pauses", {"now": to_micros(pause.at)})
-        self._execute_many("insert_pauses", [row])
-
-    def open_pauses(self, *, since: datetime | None = None) -> list[Pause]:
-        """Return the pauses that nobody ended, oldest first; with `since`, also those ended after it.
-
-        A pause that has reached its end may still be open.
-        """
-        names = ("id", "scope", "namespace", "name", "due", "actor", "origin", "reason")
-        return [
-            Pause(
-                **dict(zip(names, row, strict=False)),
-                at=from_micros(row[8]),
-                until=to_instant(row[9]),
-                ended_at=to_instant(row[10]),
-            )
-            for row in self._query("open_pauses", {"since": to_micros(since) if since is not None else 2**62})
-        ]
+        self._execute_many("insert_pauses", [struct_row(pause)[:-1]])
 
     def end_pause(self, pause_id: str, *, by: str, now: datetime) -> bool:
         """End a pause, and make due what waited for its end; returns whether it was open."""
@@ -308,58 +282,9 @@ class SqlObjectQueries(SqlQueries):
         return str(rows[0][0]) if rows else ""
 
 
-def _adjustment_row(one: Adjustment, *, seq: int) -> tuple[Any, ...]:
-    return (
-        one.schedule_id,
-        seq,
-        one.namespace,
-        one.kind.value,
-        to_micros(one.at),
-        to_micros(one.cursor),
-        micros_or_none(one.until),
-        micros_or_none(one.planned_at),
-        micros_or_none(one.moved_to),
-        one.interval // MICROSECOND if one.interval is not None else None,
-        storable_text(one.actor),
-        storable_text(one.origin),
-        storable_text(one.reason),
-    )
-
-
-def _read_adjustment(row: Row) -> Adjustment:
-    return Adjustment(
-        schedule_id=row[0],
-        namespace=row[2],
-        kind=AdjustmentKind(row[3]),
-        at=from_micros(row[4]),
-        cursor=from_micros(row[5]),
-        until=to_instant(row[6]),
-        planned_at=to_instant(row[7]),
-        moved_to=to_instant(row[8]),
-        interval=row[9] * MICROSECOND if row[9] is not None else None,
-        actor=row[10],
-        origin=row[11],
-        reason=row[12],
-    )
-
-
 def audit_hash(previous: str, position: int, values: Sequence[Any]) -> str:
     """The hash of an audit entry (its number first), which covers the hash before it."""
     return hashlib.sha256(json_text([previous, position, *values]).encode()).hexdigest()
-
-
-def _audit_row(entry: AuditEntry) -> tuple[Any, ...]:
-    return (
-        to_micros(entry.at),
-        storable_text(entry.namespace),
-        storable_text(entry.actor),
-        storable_text(entry.origin),
-        storable_text(entry.action),
-        storable_text(entry.subject),
-        storable_text(entry.before),
-        storable_text(entry.after),
-        storable_text(entry.reason),
-    )
 
 
 def _audit_cursor(cursor: str) -> int:
@@ -376,16 +301,5 @@ def _audit_cursor(cursor: str) -> int:
     )
 
 
-def _decode_object(row: Row) -> StoredObject:
-    return StoredObject(
-        kind=row[0],
-        namespace=row[1],
-        name=row[2],
-        revision=row[3],
-        body=row[4].encode(),
-        at=from_micros(row[5]),
-    )
-
-
-def _object_row(row: StoredObject) -> tuple[Any, ...]:
-    return (row.kind, row.namespace, row.name, row.revision, row.body.decode(), to_micros(row.at))
+_read_object = struct_reader(StoredObject, body=str.encode)
+_read_entry = struct_reader(AuditEntry)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 from heapq import merge
@@ -16,20 +14,16 @@ from timewright.core.moments import EPOCH, from_micros, to_micros
 from timewright.core.run.admission import InFlightCounts
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import UnreadableRow
-from timewright.ports import LiveCount, Page, ScheduleFilter, ScheduleRecord, Unreadable
+from timewright.ports import Page, ScheduleFilter, ScheduleRecord, Unreadable
 from timewright.ports.overview import (
-    GroupCounts,
-    MinuteCounts,
     RecentRun,
     RunCountChange,
-    RunCounts,
-    SearchHit,
 )
 from timewright.ports.schedules import ScheduleListRow, ScheduleSnapshot
 from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit
 from timewright.stores.queries.runs import since_parameters
 from timewright.stores.queries.schedules import NOTHING_IN_FLIGHT, SqlScheduleQueries
-from timewright.stores.rows import MICROSECOND, Row, to_instant
+from timewright.stores.rows import Row, struct_reader, struct_row
 from timewright.stores.schedule_rows import read_progress, read_schedule
 
 # Longer pages are not cached, because few clients ask for them.
@@ -42,32 +36,10 @@ _read_row = msgspec.json.Decoder(list[Any]).decode
 MAX_RECOUNTS = 10_000
 MAX_TAG_ROWS = 100
 COUNTED = ("succeeded", "failed", "parked", "cancelled", "skipped", "missed")
-_DELAYS = msgspec.json.Decoder(dict[int, int])
 
 
 class SqlOverviewQueries(SqlQueries):
     """Implements most of `ports.overview.OverviewQueries`."""
-
-    def count_live(self, *, now: datetime, max_rows: int) -> list[LiveCount]:
-        """Count live rows by kind, reading at most `max_rows` of each kind."""
-        oldest = {(row[0], row[1]): row[2] for row in self._query("oldest_ready", {"max_rows": max_rows})}
-        rows = self._query("count_live", {"now": to_micros(now), "max_rows": max_rows})
-        return [
-            LiveCount(
-                namespace=row[0],
-                queue=row[1],
-                kind=row[2],
-                count=int(row[3]),
-                oldest=to_instant(oldest.get((row[0], row[1])) if row[2] == "ready" else None),
-            )
-            for row in rows
-        ]
-
-    def count_namespace(self, namespace: str, *, max_schedules: int, max_runs: int) -> tuple[int, int]:
-        """Count schedules in use and waiting runs, each up to its maximum."""
-        parameters = {"namespace": namespace, "max_schedules": max_schedules, "max_runs": max_runs}
-        ((schedules, waiting),) = self._query("count_namespace", parameters)
-        return int(schedules), int(waiting)
 
     def recent_runs(
         self, schedule_ids: Iterable[str], *, limit_each: int, since: datetime | None = None
@@ -76,73 +48,15 @@ class SqlOverviewQueries(SqlQueries):
         ids, first = list(schedule_ids), since_parameters(since)["from"]
         found: dict[str, list[RecentRun]] = {}
         for row in self._query("recent_runs", {"ids": ids, "limit_each": limit_each, "from": first}):
-            found.setdefault(row[0], []).append(_recent_run(row))
+            found.setdefault(row[1], []).append(_recent_run(row))
         manual: dict[str, list[RecentRun]] = {}
         wanted = [(schedule_id, first, limit_each) for schedule_id in ids]
         for row in self._execute_many("recent_manual_runs", wanted) if wanted else ():
-            manual.setdefault(row[0], []).append(_recent_run(row))
+            manual.setdefault(row[1], []).append(_recent_run(row))
         for schedule_id, runs in manual.items():
             both = merge(found.get(schedule_id, ()), runs, key=lambda one: one.run, reverse=True)
             found[schedule_id] = list(islice(both, limit_each))
         return {schedule_id: tuple(reversed(runs)) for schedule_id, runs in found.items()}
-
-    def count_manual_runs(self, schedule_ids: Iterable[str]) -> dict[str, int]:
-        """Return how many manual runs of schedules are kept; a schedule without one is left out."""
-        rows = self._query("count_manual_runs", {"ids": list(schedule_ids)})
-        return {row[0]: int(row[1]) for row in rows}
-
-    def count_runs_by_state(self, namespace: str, *, failed_since: datetime, max_count: int) -> RunCounts:
-        """Count runs by state, each up to `max_count`."""
-        parameters = {"namespace": namespace, "max_count": max_count, **since_parameters(failed_since)}
-        ((leased, ready, failed, parked),) = self._query("count_runs_by_state", parameters)
-        return RunCounts(leased=leased, ready=ready, failed=failed, parked=parked)
-
-    def list_groups(self, namespace: str, *, after: str, limit: int) -> list[GroupCounts]:
-        """Return the groups after a name, in order. Scans the schedules of the namespace."""
-        rows = self._query("list_groups", {"namespace": namespace, "after": after, "limit": limit})
-        return [
-            GroupCounts(name=row[0], schedules=row[1], active=row[2], paused=row[3], parked=row[4])
-            for row in rows
-        ]
-
-    def ordered_schedule_ids(self, which: ScheduleFilter) -> tuple[list[str], int]:
-        """Return ids of schedules of a namespace in an order, and how many there are. Scans the schedules."""
-        parameters = {
-            "namespace": which.namespace or "",
-            "state": which.state.value if which.state else "",
-            "group_name": which.group or "",
-            "pattern": f"{_escape_like(which.name_prefix)}%{_escape_like(which.name_contains)}%".lower(),
-        }
-        ordered = {"order": which.order, "limit": which.limit, "offset": which.offset}
-        rows = self._query("ordered_schedule_ids", {**parameters, **ordered})
-        ((total,),) = self._query("count_schedules", parameters)
-        return [row[0] for row in rows], int(total)
-
-    def search(self, namespace: str, text: str, *, limit: int, max_rows: int) -> list[SearchHit]:
-        """Find schedules by a part of their name, id or a tag, and runs by a part of their id or error."""
-        escaped = _escape_like(text.lower())
-        common = {"namespace": namespace, "pattern": f"%{escaped}%"}
-        rows = self._query("search_schedules", {**common, "begins": f"{escaped}%", "limit": limit})
-        hits = [SearchHit("schedule", *row) for row in rows]
-        if len(hits) < limit:
-            parameters = {**common, "pattern": f'%"tags":[%{escaped}%', "limit": MAX_TAG_ROWS}
-            hits += [SearchHit("tagged", *row) for row in self._query("search_tags", parameters)]
-        runs = self._query("search_runs", {**common, "limit": 2 * limit, "max_rows": max_rows})
-        names = {row[0]: SearchHit("run", row[0], row[2], row[1], row[3]) for row in reversed(runs)}
-        return hits + list(reversed(names.values()))[:limit]
-
-    def count_finished_runs(self, *, since: datetime, until: datetime) -> list[MinuteCounts]:
-        """Count the runs that ended in a range of whole minutes, from the run rows."""
-        rows = self._query("count_finished_runs", {"since": to_micros(since), "until": to_micros(until)})
-        groups: dict[tuple[str, int, int], list[Row]] = {}
-        for namespace, planned, finished, *rest in rows:
-            groups.setdefault((namespace, planned, finished), []).append(tuple(rest))
-        return [_minute_counts(*key, group) for key, group in groups.items()]
-
-    def finished_instant(self, *, since: datetime, offset: int) -> datetime | None:
-        """Return when the run ended that is `offset` rows after the first one since an instant."""
-        rows = self._query("nth_finished_run", {"since": to_micros(since), "offset": offset})
-        return to_instant(rows[0][0]) if rows else None
 
     def read_counted_until(self) -> tuple[datetime | None, dict[int, datetime]]:
         """Return until when runs are counted, and the minutes to count again, by the id of the request."""
@@ -160,75 +74,16 @@ class SqlOverviewQueries(SqlQueries):
         for since, end in (*change.minutes, (EPOCH, change.keep_since)):
             self._query("delete_run_counts", {"since": to_micros(since), "until": to_micros(end)})
         if change.counts:
-            self._execute_many("insert_run_counts", [_count_row(one) for one in change.counts])
+            self._execute_many(
+                "insert_run_counts",
+                [(*struct_row(one)[:-1], msgspec.json.encode(one.delays).decode()) for one in change.counts],
+            )
         if change.recount_ids:
             self._execute_many("delete_recounts", [(one,) for one in change.recount_ids])
         return True
 
-    def read_run_counts(self, namespace: str, *, since: datetime, until: datetime) -> list[MinuteCounts]:
-        """Return the stored counts of the runs that were planned in a range."""
-        parameters = {"namespace": namespace, "since": to_micros(since), "until": to_micros(until)}
-        return [
-            MinuteCounts(
-                namespace=namespace,
-                planned_minute=from_micros(row[0]),
-                finished_minute=from_micros(row[1]),
-                **dict(zip(COUNTED, row[2:], strict=False)),
-                started=row[8],
-                delay_max=row[9] * MICROSECOND,
-                delays=_DELAYS.decode(row[10]),
-            )
-            for row in self._query("read_run_counts", parameters)
-        ]
 
-
-def _escape_like(text: str) -> str:
-    return re.sub(r"([\\%_])", r"\\\1", text)
-
-
-def _minute_counts(namespace: str, planned: int, finished: int, rows: list[Row]) -> MinuteCounts:
-    results, delays, longest = Counter[str](), Counter[int](), 0
-    for state, bound, count, delay_max in rows:
-        results[state] += int(count)
-        if bound is not None:
-            delays[int(bound)] += int(count)
-            longest = max(longest, int(delay_max))
-    return MinuteCounts(
-        namespace=namespace,
-        planned_minute=from_micros(planned),
-        finished_minute=from_micros(finished),
-        **{name: results[name] for name in COUNTED},
-        started=delays.total(),
-        delay_max=longest * MICROSECOND,
-        delays=dict(sorted(delays.items())),
-    )
-
-
-def _count_row(one: MinuteCounts) -> Row:
-    return (
-        one.namespace,
-        to_micros(one.planned_minute),
-        to_micros(one.finished_minute),
-        *(getattr(one, name) for name in COUNTED),
-        one.started,
-        one.delay_max // MICROSECOND,
-        msgspec.json.encode(one.delays).decode(),
-    )
-
-
-def _recent_run(row: Row) -> RecentRun:
-    planned_at = to_instant(row[2])
-    assert planned_at is not None
-    return RecentRun(
-        schedule_id=row[0],
-        run=row[1],
-        planned_at=planned_at,
-        started_at=to_instant(row[3]),
-        finished_at=to_instant(row[4]),
-        state=row[5],
-        reason=row[6],
-        dropped=int(row[7]),
-    )
+_recent_run = struct_reader(RecentRun)
 
 
 class SqlScheduleViews(SqlScheduleQueries):
@@ -250,12 +105,6 @@ class SqlScheduleViews(SqlScheduleQueries):
             if not self._executor.has_uncommitted_revisions:
                 cache.keep_snapshot(row, snapshot)
         return snapshot
-
-    def get_schedule_names(self, ids: Iterable[str]) -> dict[str, str]:
-        """Return the names of schedules by id, also of unreadable ones."""
-        wanted = sorted(set(ids))
-        rows = self._query("get_schedule_names", {"ids": wanted}) if wanted else []
-        return {row[0]: row[1] for row in rows}
 
     def list_schedules(self, which: ScheduleFilter) -> Page:
         """Return a page of `ScheduleListRow` of one namespace, by name; unreadable rows are listed apart."""

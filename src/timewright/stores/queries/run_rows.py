@@ -6,27 +6,29 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import astuple
 
 from timewright.core.budgets.budgets import Charge
 from timewright.core.moments import from_micros, to_micros
 from timewright.core.run.run import Artifact, Attempt
 from timewright.ports import ExternalId
 from timewright.ports.attempt_output import AttemptOutput, OutputExcerpt, RunProgress
-from timewright.ports.runs import RowOfRun
+from timewright.ports.runs import RowOfRun, RunRow
+from timewright.ports.workflow import DependencyWait, FollowUp, StepRow
 from timewright.stores.queries.base import SqlQueries
-from timewright.stores.queries.budgets import read_charge
-from timewright.stores.rows import Row, read_attempt, storable_text
+from timewright.stores.rows import Row, read_attempt, storable_text, struct_reader, struct_row
 
 
 class SqlRunRowQueries(SqlQueries):
     """What is recorded about runs, one statement for each kind of row."""
 
-    def put_run_rows(self, rows: Sequence[AttemptOutput | RunProgress | Artifact | ExternalId]) -> None:
-        """Write what attempts report and leave behind; the rows are of one kind."""
-        if rows:
-            statement, encode = _WRITES[type(rows[0])]
-            self._execute_many(statement, [encode(row) for row in rows])
+    def put_run_rows(self, rows: Sequence[RunRow]) -> None:
+        """Write what is recorded about runs."""
+        batches: dict[str, list[Row]] = {}
+        for row in rows:
+            statement, values = _WRITES[type(row)](row)
+            batches.setdefault(statement, []).append(values)
+        for statement, batch in batches.items():
+            self._execute_many(statement, batch)
 
     def get_run_rows(self, kind: type[RowOfRun], run_ids: Iterable[str]) -> dict[str, tuple[RowOfRun, ...]]:
         """Return what is recorded about runs, by run, oldest first; a run without such rows is left out."""
@@ -36,20 +38,20 @@ class SqlRunRowQueries(SqlQueries):
             found.setdefault(row[0], []).append(decode(row))
         return {run_id: tuple(rows) for run_id, rows in found.items()}
 
-    def delete_attempt_output(self, attempts: Sequence[tuple[str, int]]) -> None:
-        """Delete the output of attempts by run and fence; the ended attempt keeps it."""
-        if attempts:
-            self._execute_many("delete_attempt_output", list(attempts))
+    def delete_run_rows(
+        self, kind: type[DependencyWait | StepRow | AttemptOutput], keys: Iterable[str | tuple[str, int]]
+    ) -> None:
+        """Delete waits or steps by run, or output by run and fence, which the ended attempt keeps."""
+        wanted = list(keys)
+        if kind is AttemptOutput and wanted:
+            self._execute_many("delete_attempt_output", [tuple(key) for key in wanted])
+        elif wanted:
+            self._query("delete_steps" if kind is StepRow else "delete_dependency_waits", {"ids": wanted})
 
 
-def _decode_artifact(row: Row) -> Artifact:
-    run_id, fence, name, size, digest, media_type = row
-    return Artifact(run=run_id, fence=fence, name=name, size=size, digest=digest, type=media_type)
-
-
-def _output_row(output: AttemptOutput) -> Row:
+def _write_output(output: AttemptOutput) -> tuple[str, Row]:
     excerpt = output.excerpt
-    return (
+    return "put_attempt_output", (
         output.run_id,
         output.fence,
         output.number,
@@ -60,9 +62,17 @@ def _output_row(output: AttemptOutput) -> Row:
     )
 
 
-def _progress_row(one: RunProgress) -> Row:
+def _write_progress(one: RunProgress) -> tuple[str, Row]:
     checkpoint = "" if one.checkpoint is None else msgspec.json.encode(one.checkpoint).decode()
-    return (one.run_id, one.fence, to_micros(one.at), one.fraction, storable_text(one.note), checkpoint)
+    values = (one.run_id, one.fence, to_micros(one.at), one.fraction, storable_text(one.note), checkpoint)
+    return "put_run_progress", values
+
+
+def _write_follow_up(row: FollowUp) -> tuple[str, Row]:
+    values = struct_row(row)
+    if row.state == "open":
+        return "insert_follow_ups", values[:5]
+    return "close_follow_ups", (*values[:2], *values[5:])
 
 
 def _decode_progress(row: Row) -> RunProgress:
@@ -82,11 +92,14 @@ def _decode_output(row: Row) -> AttemptOutput:
     return AttemptOutput(run_id=row[0], fence=row[1], number=row[2], at=from_micros(row[3]), excerpt=excerpt)
 
 
-_WRITES: dict[Any, tuple[str, Callable[[Any], Row]]] = {
-    AttemptOutput: ("put_attempt_output", _output_row),
-    RunProgress: ("put_run_progress", _progress_row),
-    Artifact: ("add_artifacts", astuple),
-    ExternalId: ("put_external_ids", lambda row: (row.run_id, row.fence, storable_text(row.external_id))),
+# The statement of a row and its values.
+_WRITES: dict[Any, Callable[[Any], tuple[str, Row]]] = {
+    AttemptOutput: _write_output,
+    RunProgress: _write_progress,
+    Artifact: lambda row: ("add_artifacts", struct_row(row)),
+    ExternalId: lambda row: ("put_external_ids", struct_row(row)),
+    FollowUp: _write_follow_up,
+    DependencyWait: lambda row: ("insert_dependency_waits", struct_row(row)),
 }
 
 # The first column is the run.
@@ -94,7 +107,7 @@ _READS: dict[Any, tuple[str, Callable[[Row], Any]]] = {
     Attempt: ("get_attempts", read_attempt),
     AttemptOutput: ("get_attempt_output", _decode_output),
     RunProgress: ("get_run_progress", _decode_progress),
-    Artifact: ("artifacts_of_runs", _decode_artifact),
-    ExternalId: ("external_ids_of_runs", lambda row: ExternalId(*row)),
-    Charge: ("get_charges", read_charge),
+    Artifact: ("artifacts_of_runs", struct_reader(Artifact)),
+    ExternalId: ("external_ids_of_runs", struct_reader(ExternalId)),
+    Charge: ("get_charges", struct_reader(Charge)),
 }

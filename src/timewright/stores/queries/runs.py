@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from operator import attrgetter
-from typing import Any
-
-from msgspec.structs import asdict
 
 from timewright.core.moments import to_micros
-from timewright.core.run.needs import ANSWER, EVENT, needs_of_wait
+from timewright.core.run.needs import ANSWER, EVENT
 from timewright.core.run.run import TERMINAL_STATES, Run, RunState
 from timewright.errors import UnreadableRow
 from timewright.ids import first_id
@@ -20,32 +16,13 @@ from timewright.ports import (
     RunFilter,
     Unreadable,
 )
-from timewright.ports.rows import (
-    FirstReadyRuns,
-    FutureManualRuns,
-    FutureManualRunsIn,
-    LeasedRuns,
-    LiveRuns,
-    QueuedRuns,
-    ReleasableRuns,
-    RunsBesideOccurrence,
-    RunSelection,
-    RunsOfStep,
-    RunsWithArtifacts,
-    RunsWithExternalId,
-    RunsWithNeeds,
-    StepRuns,
-    WaitingSteps,
-)
 from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit
 from timewright.stores.rows import (
     Row,
     changed_row,
     read_run,
-    ready_bucket,
     run_row,
     split_bucket,
-    storable_text,
 )
 from timewright.stores.statements import RUN_COLUMNS
 
@@ -176,44 +153,15 @@ class SqlRunQueries(SqlQueries):
         found, unreadable = _decode_runs(rows[:limit])
         return Page(tuple(found), str(rows[limit - 1][0]) if len(rows) > limit else "", tuple(unreadable))
 
-    def select_runs(self, which: RunSelection) -> list[Run]:
-        """Return the runs that a selection describes, without locking them."""
-        if isinstance(which, LeasedRuns) and which.lease_id is not None:
-            return self._find_lease(which.lease_id)
-        runs = [read_run(row) for row in self._selected_rows(which)]
-        if isinstance(which, LeasedRuns | WaitingSteps | RunsBesideOccurrence):
-            runs.sort(key=attrgetter("id"))
-        elif isinstance(which, StepRuns):
-            runs.sort(key=attrgetter("created_at", "dedupe_scope"))
-        return runs
-
-    def _selected_rows(self, which: RunSelection) -> list[Row]:
-        """The rows of a selection; those of some are sorted by the caller."""
-        match which:
-            case ReleasableRuns(schedule_ids=None):
-                return self._query("releasable_runs", {"limit": which.limit})
-            case LeasedRuns(cancel_requested=True):
-                return self._query("cancel_requested_runs", {"holder": which.holder})
-            case FirstReadyRuns():
-                return self._first_of_each_bucket()
-            case WaitingSteps():
-                given = {"namespace": which.namespace}
-                asked = [
-                    {**given, "first": first, "last": last} for first, last in _buckets_of_wait(which.event)
-                ]
-                return [row for parameters in asked for row in self._query("waiting_steps", parameters)]
-        statement, parameters_of = _SELECTIONS[type(which)]
-        return self._query(statement, parameters_of(which))
-
-    def _first_of_each_bucket(self) -> list[Row]:
+    def first_of_each_bucket(self) -> list[Run]:
         """The first ready run of each bucket with needs."""
         buckets = [row[0] for row in self._query("ready_buckets", {"handoff": 0}) if split_bucket(row[0])[0]]
         if not buckets:
             return []
         rows = self._query("first_ready_of_buckets", {"buckets": self._list_parameter(buckets)})
-        return self._query("get_runs", {"ids": [row[0] for row in rows if row[0] is not None]})
+        return list(self.get_runs(row[0] for row in rows if row[0] is not None).values())
 
-    def _find_lease(self, lease_id: str) -> list[Run]:
+    def find_lease(self, lease_id: str) -> list[Run]:
         """The run with a lease, by the instant in its id first, for which leases have an index."""
         for since, until in (_lease_instant_range(lease_id), (0, FOREVER)):
             parameters = {"lease_id": lease_id, "since": since, "until": until}
@@ -307,59 +255,6 @@ def _decode_runs(rows: Sequence[Row]) -> tuple[list[Run], list[Unreadable]]:
         except UnreadableRow as error:
             unreadable.append(Unreadable(row[0], "", error.message))
     return runs, unreadable
-
-
-def _ids(which: LiveRuns | RunsWithNeeds) -> dict[str, Any]:
-    return {"ids": list(which.schedule_ids)}
-
-
-def _ids_and_limit(which: FutureManualRuns | ReleasableRuns) -> dict[str, Any]:
-    return {"ids": list(which.schedule_ids or ()), "limit": which.limit}
-
-
-def _around_instant(which: RunsBesideOccurrence) -> dict[str, Any]:
-    """The instant, and the ids of the runs by hand that may be planned for it."""
-    return {
-        "id": which.schedule_id,
-        "planned_at": to_micros(which.planned_at),
-        "first": since_parameters(which.planned_at)["from"],
-        "last": first_id("run", at=which.planned_at + ID_ROUNDING),
-    }
-
-
-# The selections that are one statement, and its parameters.
-_SELECTIONS: dict[Any, tuple[str, Callable[[Any], dict[str, Any]]]] = {
-    LiveRuns: ("live_runs", _ids),
-    QueuedRuns: ("queue_runs", asdict),
-    FutureManualRuns: ("future_manual_runs", _ids_and_limit),
-    FutureManualRunsIn: (
-        "future_manual_runs_of_namespace",
-        lambda which: {**asdict(which), "until": to_micros(which.until)},
-    ),
-    ReleasableRuns: ("releasable_runs_of_schedules", _ids_and_limit),
-    LeasedRuns: ("leased_runs", lambda which: {"holder": which.holder}),
-    StepRuns: ("child_runs", lambda which: {"parent": which.parent, "finished": int(not which.unfinished)}),
-    RunsOfStep: (
-        "find_runs_by_dedupe_scope",
-        lambda which: {**asdict(which), "planned_at": to_micros(which.planned_at)},
-    ),
-    RunsBesideOccurrence: ("runs_beside_occurrence", _around_instant),
-    RunsWithNeeds: ("runs_with_needs", _ids),
-    RunsWithExternalId: (
-        "runs_by_external_id",
-        lambda which: {**asdict(which), "external_id": storable_text(which.external_id)},
-    ),
-    RunsWithArtifacts: ("runs_with_artifacts", asdict),
-}
-
-
-def _buckets_of_wait(event: str | None) -> list[tuple[str, str]]:
-    """The first and last buckets of the steps that wait for an event, or without one for an answer."""
-    if event is None:
-        first = ready_bucket((ANSWER,), ())
-        return [(first, f"{first}\n{LAST_KEY}")]
-    buckets = [ready_bucket(needs_of_wait(answer=also, event=event), ()) for also in (False, True)]
-    return [(bucket, bucket) for bucket in buckets]
 
 
 def _lease_instant_range(lease_id: str) -> tuple[int, int]:

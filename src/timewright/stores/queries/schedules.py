@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
-from timewright.core.moments import from_micros, to_micros
+from timewright.core.moments import to_micros
 from timewright.core.run.admission import InFlightCounts
-from timewright.core.schedule.pauses import pause_need
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState
 from timewright.errors import Conflict, NotFound, UnreadableRow
 from timewright.ports import (
@@ -22,11 +21,9 @@ from timewright.ports import (
     ScheduleWrite,
     Unreadable,
 )
-from timewright.ports.rows import NextSchedules, SchedulesAtStart, ScheduleSelection, SetAsideSchedules
-from timewright.ports.schedules import ScheduleHead
 from timewright.stores.cache import RevisionKey
 from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit, stale_revision
-from timewright.stores.rows import Row, ready_bucket
+from timewright.stores.rows import Row
 from timewright.stores.schedule_rows import (
     advance_row,
     progress_row,
@@ -80,30 +77,6 @@ class SqlScheduleQueries(SqlQueries):
             for record in (self._decode_rows(rows) if lock else self._decode_cached(rows))
         }
 
-    def find_schedule_id(self, namespace: str, name: str) -> str | None:
-        """Return the id of a schedule by its name."""
-        rows = self._query("find_schedule_id", {"namespace": namespace, "name": name})
-        return rows[0][0] if rows else None
-
-    def find_schedule_heads(self, namespace: str, names: Iterable[str]) -> dict[str, ScheduleHead]:
-        """Return schedules by name, in any state, without their definitions; also unreadable ones."""
-        rows = self._query("find_schedule_heads", {"namespace": namespace, "names": list(names)})
-        return {row[1]: ScheduleHead(row[0], row[1], row[2], ScheduleState(row[3])) for row in rows}
-
-    def select_schedule_ids(self, which: ScheduleSelection) -> list[str]:
-        """Return the ids of the schedules that a selection describes."""
-        match which:
-            case SchedulesAtStart():
-                rows = self._query("find_schedules_at_start", {"pattern": '%"run_at_start":true%'})
-            case NextSchedules():
-                parameters = {**asdict(which), "until": to_micros(which.until)}
-                rows = self._query("next_schedule_ids", parameters)
-            case SetAsideSchedules():
-                # The bucket of a pause is JSON that ends with its id.
-                paused = ready_bucket((pause_need(""),), ()).partition(pause_need(""))[0] + pause_need("")
-                rows = self._query("set_aside_schedules", {"limit": which.limit, "pause": paused})
-        return [row[0] for row in rows]
-
     def find_schedules(self, which: ScheduleFilter) -> Page:
         """Return a page of `ScheduleRecord`, by name; unreadable rows are listed apart."""
         limit = page_limit(which.limit)
@@ -145,13 +118,6 @@ class SqlScheduleQueries(SqlQueries):
             self._executor.cache.keep_revisions(read)
         return found | read if found else read
 
-    def list_revisions(
-        self, schedule_id: str, *, limit: int = 50
-    ) -> list[tuple[Schedule, datetime, str, str]]:
-        """Return the revisions of a schedule, newest first, with instant, actor and reason."""
-        rows = self._query("list_revisions", {"id": schedule_id, "limit": page_limit(limit)})
-        return [(read_schedule(row[1]), from_micros(row[2]), row[3], row[4]) for row in rows]
-
     def due_schedules(
         self, *, until: datetime, limit: int, since: datetime | None = None, shard: tuple[int, int] = (1, 1)
     ) -> list[ScheduleRecord]:
@@ -163,13 +129,6 @@ class SqlScheduleQueries(SqlQueries):
             return self._decode_rows(self._query("due_schedules", parameters), park=True)
         parameters |= {"shard": which - 1, "shards": shards}
         return self._decode_rows(self._query("due_schedules_of_shard", parameters), park=True)
-
-    def preload_due_schedules(self, *, until: datetime, limit: int) -> list[Schedule]:
-        """Read the definitions of schedules due by `until` into the cache, so that admission is quicker."""
-        parameters = {"until": to_micros(until), "since": self._executor.cache.probe.since, "limit": limit}
-        rows = self._query("due_schedule_keys", parameters)
-        readable, _ = self._decode_definitions([(row[0], row[1]) for row in rows])
-        return list(readable.values())
 
     def save_progress(self, rows: Sequence[ProgressUpdate]) -> None:
         """Write the progress of schedules."""
@@ -212,11 +171,9 @@ class SqlScheduleQueries(SqlQueries):
         return int(rows[0][0]) if rows else until
 
     def _check_names(self, rows: Sequence[ScheduleWrite]) -> None:
-        for row in rows:
-            taken = (
-                self.find_schedule_id(row.schedule.namespace, row.schedule.name) if len(rows) < 100 else None
-            )
-            if taken is not None and taken != row.schedule.id:
+        for row in rows if len(rows) < 100 else ():
+            one = {"namespace": row.schedule.namespace, "names": [row.schedule.name]}
+            if any(taken[0] != row.schedule.id for taken in self._query("schedules_named", one)):
                 raise Conflict(
                     f"a schedule named {row.schedule.name!r} exists in namespace {row.schedule.namespace}",
                     field="name",

@@ -21,8 +21,8 @@ from timewright.stores.cache import ProbeMemory
 from timewright.stores.queries.base import SqlQueries
 from timewright.stores.queries.leases import SqlLeaseQueries
 from timewright.stores.queries.ready_runs import MAX_PROBED_BUCKETS
-from timewright.stores.queries.runs import SqlRunQueries
 from timewright.stores.queries.schedules import SqlScheduleQueries
+from timewright.stores.queries.selections import SqlSelections
 from timewright.stores.rows import GROUP_MARK, MICROSECOND, Row, cached_micros, ready_bucket, to_instant
 
 # The columns of `pending_work`: whether a run is ready, the first lease end, the first start of a lease.
@@ -49,7 +49,7 @@ RECENT_MICROS = 1_000_000
 FOREVER = 9_000_000_000_000_000_000
 
 
-class SqlPendingWorkQueries(SqlScheduleQueries, SqlRunQueries, SqlLeaseQueries):
+class SqlPendingWorkQueries(SqlScheduleQueries, SqlSelections, SqlLeaseQueries):
     """The pending work of `ports.overview.OverviewQueries`."""
 
     def read_pending_work(
@@ -84,13 +84,13 @@ class SqlPendingWorkQueries(SqlScheduleQueries, SqlRunQueries, SqlLeaseQueries):
             first_wake_at=to_instant(first_wake),
             run_due_at=to_instant(run_due),
             has_ready_runs=ready is not None,
-            cancel_requested=tuple(self.select_runs(LeasedRuns(holder=holder, cancel_requested=True)))
+            cancel_requested=tuple(self.select(LeasedRuns(holder=holder, cancel_requested=True)))
             if cancelled is not None
             else (),
             includes_lease_end=with_lease_end,
             complete_in=complete_in,
             lease_expires_at=to_instant(lease_end),
-            has_releasable_runs=held is not None and bool(self.select_runs(ReleasableRuns(limit=1))),
+            has_releasable_runs=held is not None and bool(self.select(ReleasableRuns(limit=1))),
             has_wakeable_schedules=waiting is not None
             and offer is not None
             and bool(self._waiting_buckets_of(offer)),

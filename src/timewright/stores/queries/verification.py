@@ -14,7 +14,7 @@ from timewright.core.moments import to_micros
 from timewright.core.policies.limits import is_grouped_key
 from timewright.ids import first_id
 from timewright.stores.queries.base import LAST_KEY, SqlQueries, page_limit
-from timewright.stores.rows import Row, split_bucket
+from timewright.stores.rows import Row, split_bucket, struct_reader
 from timewright.verification.rows import (
     AdjustmentRow,
     AttemptRow,
@@ -66,19 +66,15 @@ class SqlVerificationQueries(SqlQueries):
             }
             rows = self._query("verify_unfinished_runs", parameters)
             return cast("list[T]", [_run(row) for row in rows])
-        position = _POSITIONS[kind](after)
         parameters = {
-            **position,
+            **{name: getattr(after, field, first) for name, (field, first) in _POSITIONS[kind].items()},
             "namespace": namespace or "",
             "since": to_micros(since) if since is not None else 0,
             "first": first_id("run", at=since) if since is not None else "",
             "limit": page_limit(limit),
         }
         statement, read = _TABLES[kind]
-        wanted = {
-            name: parameters[name] for name in (*position, *_PARAMETERS.get(kind, ("namespace",)), "limit")
-        }
-        return [read(row) for row in self._query(statement, wanted)]
+        return [read(row) for row in self._query(statement, parameters)]
 
 
 def _decode_object(text: str) -> JsonObject:
@@ -95,32 +91,6 @@ def _trail(text: str) -> tuple[JsonObject, ...]:
         return tuple(_read(text)) if text else ()
     except (msgspec.MsgspecError, TypeError):
         return ()
-
-
-def _schedule(row: Row) -> ScheduleRow:
-    return ScheduleRow(
-        id=row[0],
-        namespace=row[1],
-        name=row[2],
-        revision=row[3],
-        state=row[4],
-        reason=row[5],
-        cursor=row[6],
-        next_at=row[7],
-        wake_at=row[8],
-        source=row[9],
-        trail=_trail(row[10]),
-        failures=row[11],
-        runs=row[12],
-        missed=row[13],
-        paused_at=row[14],
-        paused_until=row[15],
-        last_started_at=row[16],
-        last_finished_at=row[17],
-        hints=_decode_object(row[18]),
-        last_run=row[19],
-        replaced_after=row[20],
-    )
 
 
 def _run(row: Row) -> RunRow:
@@ -179,98 +149,40 @@ def _workflow_of(extra: JsonObject) -> str:
     return intern(f"{payload['workflow']}@{payload.get('version', 0)}")
 
 
-def _attempt(row: Row) -> AttemptRow:
-    return AttemptRow(
-        run_id=row[0],
-        fence=row[1],
-        number=row[2],
-        lease_id=row[3],
-        holder=intern(row[4]),
-        leased_at=row[5],
-        lease_until=row[6],
-        started_at=row[7],
-        ended_at=row[8],
-        outcome=intern(row[9]),
-        charged=row[10] == 1,
-        size=row[11],
-        error=intern(row[12]),
-    )
-
-
-def _struct_decoder(kind: type[T], /, **decoders: Callable[[Any], Any]) -> Callable[[Row], T]:
-    """Return what makes a struct of a row whose columns are its first fields, some of them decoded."""
-    names = kind.__struct_fields__
-
-    def read(row: Row) -> T:
-        values = dict(zip(names, row, strict=False))
-        for name, decode in decoders.items():
-            values[name] = decode(values[name])
-        return kind(**values)
-
-    return read
-
-
 _TABLES: dict[Any, tuple[str, Callable[[Row], Any]]] = {
-    ScheduleRow: ("verify_schedules", _schedule),
-    RevisionRow: ("verify_revisions", _struct_decoder(RevisionRow, body=_decode_object)),
+    ScheduleRow: ("verify_schedules", struct_reader(ScheduleRow, trail=_trail, hints=_decode_object)),
+    RevisionRow: ("verify_revisions", struct_reader(RevisionRow, body=_decode_object)),
     RunRow: ("verify_runs", _run),
-    LimitRow: ("verify_limits", _struct_decoder(LimitRow)),
-    LimitHoldRow: ("verify_limit_holds", _struct_decoder(LimitHoldRow)),
-    ObjectRow: ("verify_objects", _struct_decoder(ObjectRow, body=_decode_object)),
-    AuditRow: ("verify_audit", _struct_decoder(AuditRow)),
-    AdjustmentRow: ("verify_adjustments", _struct_decoder(AdjustmentRow, schedule_id=intern, kind=intern)),
-    BudgetAccountRow: ("verify_accounts", _struct_decoder(BudgetAccountRow)),
-    BudgetChargeRow: ("verify_charges", _struct_decoder(BudgetChargeRow, budget=intern, open=bool)),
-    IncidentRow: ("verify_incidents", _struct_decoder(IncidentRow)),
-    PauseRow: ("verify_pauses", _struct_decoder(PauseRow)),
-    MetaRow: ("verify_meta", _struct_decoder(MetaRow)),
+    LimitRow: ("verify_limits", struct_reader(LimitRow)),
+    LimitHoldRow: ("verify_limit_holds", struct_reader(LimitHoldRow)),
+    ObjectRow: ("verify_objects", struct_reader(ObjectRow, body=_decode_object)),
+    AuditRow: ("verify_audit", struct_reader(AuditRow)),
+    AdjustmentRow: ("verify_adjustments", struct_reader(AdjustmentRow, schedule_id=intern, kind=intern)),
+    BudgetAccountRow: ("verify_accounts", struct_reader(BudgetAccountRow)),
+    BudgetChargeRow: ("verify_charges", struct_reader(BudgetChargeRow, budget=intern)),
+    IncidentRow: ("verify_incidents", struct_reader(IncidentRow)),
+    PauseRow: ("verify_pauses", struct_reader(PauseRow)),
+    MetaRow: ("verify_meta", struct_reader(MetaRow)),
 }
 
 _OF_RUNS: dict[Any, tuple[str, Callable[[Row], Any]]] = {
-    AttemptRow: ("verify_attempts", _attempt),
-    ProgressRow: ("get_run_progress", _struct_decoder(ProgressRow)),
+    AttemptRow: ("verify_attempts", struct_reader(AttemptRow, holder=intern, outcome=intern, error=intern)),
+    ProgressRow: ("get_run_progress", struct_reader(ProgressRow)),
 }
 
-_PARAMETERS: dict[Any, tuple[str, ...]] = {
-    RunRow: ("namespace", "first"),
-    AuditRow: ("namespace", "since"),
-    LimitRow: (),
-    MetaRow: (),
-    LimitHoldRow: (),
-    BudgetAccountRow: (),
-    BudgetChargeRow: (),
-}
-
-# The parameters that begin a page, from the last row of the page before.
-_POSITIONS: dict[Any, Callable[[Any], dict[str, Any]]] = {
-    ScheduleRow: lambda row: {"after": row.id if row else ""},
-    RevisionRow: lambda row: {
-        "after": row.schedule_id if row else "",
-        "after_revision": row.revision if row else 0,
-    },
-    RunRow: lambda row: {"before": row.id if row else LAST_KEY},
-    LimitRow: lambda row: {"after": row.limit_key if row else ""},
-    LimitHoldRow: lambda row: {"after": row.limit_key if row else "", "after_run": row.run_id if row else ""},
-    ObjectRow: lambda row: {
-        "after_kind": row.kind if row else "",
-        "after_namespace": row.namespace if row else "",
-        "after_name": row.name if row else "",
-    },
-    MetaRow: lambda row: {"after": row.name if row else ""},
-    IncidentRow: lambda row: {"after": row.id if row else ""},
-    PauseRow: lambda row: {"after": row.id if row else ""},
-    AdjustmentRow: lambda row: {
-        "after": row.schedule_id if row else "",
-        "after_seq": row.seq if row else 0,
-    },
-    AuditRow: lambda row: {"before": row.seq if row else 2**62},
-    BudgetAccountRow: lambda row: {
-        "after": row.budget if row else "",
-        "after_period": row.period if row else 0,
-    },
-    BudgetChargeRow: lambda row: {
-        "after": row.run_id if row else "",
-        "after_fence": row.fence if row else 0,
-        "after_budget": row.budget if row else "",
-    },
+# The parameters that begin a page: the field of the last row of the page before, and the value for the first.
+_POSITIONS: dict[Any, dict[str, tuple[str, str | int]]] = {
+    ScheduleRow: {"after": ("id", "")},
+    RevisionRow: {"after": ("schedule_id", ""), "after_revision": ("revision", 0)},
+    RunRow: {"before": ("id", LAST_KEY)},
+    LimitRow: {"after": ("limit_key", "")},
+    LimitHoldRow: {"after": ("limit_key", ""), "after_run": ("run_id", "")},
+    ObjectRow: {"after_kind": ("kind", ""), "after_namespace": ("namespace", ""), "after_name": ("name", "")},
+    MetaRow: {"after": ("name", "")},
+    IncidentRow: {"after": ("id", "")},
+    PauseRow: {"after": ("id", "")},
+    AdjustmentRow: {"after": ("schedule_id", ""), "after_seq": ("seq", 0)},
+    AuditRow: {"before": ("seq", 2**62)},
+    BudgetAccountRow: {"after": ("budget", ""), "after_period": ("period", 0)},
+    BudgetChargeRow: {"after": ("run_id", ""), "after_fence": ("fence", 0), "after_budget": ("budget", "")},
 }

@@ -7,24 +7,20 @@ from datetime import datetime
 
 from msgspec.structs import astuple
 
-from timewright.core.moments import from_micros, to_micros
-from timewright.core.schedule.upstream import EndKind
+from timewright.core.moments import to_micros
 from timewright.ports.workflow import (
-    FollowUp,
-    FollowUpsOfRun,
     LeaseTransfer,
     Link,
-    OpenFollowUps,
     RunEndEffects,
     StepRow,
 )
 from timewright.stores.queries.base import MAX_PAGE_ROWS, SqlQueries
 from timewright.stores.rows import (
-    MICROSECOND,
     Row,
     extra_json,
     micros_or_none,
-    to_instant,
+    struct_reader,
+    struct_row,
 )
 
 
@@ -75,13 +71,8 @@ class SqlWorkflowQueries(SqlQueries):
             rows = self._query("get_steps", {"parent": parent, "steps": sorted(set(steps))})
         return {row[1]: _step(row) for row in rows}
 
-    def delete_steps(self, parents: Iterable[str]) -> None:
-        """Delete the step rows of workflow runs."""
-        self._query("delete_steps", {"ids": list(parents)})
 
-
-def _step(row: Row) -> StepRow:
-    return StepRow(**dict(zip(StepRow.__struct_fields__, row, strict=True)))
+_step = struct_reader(StepRow)
 
 
 def _combine(first: Row, second: Row) -> Row:
@@ -113,51 +104,16 @@ class SqlLinkQueries(SqlQueries):
             self._query("delete_open_follow_ups", {"downstream": downstream})
         self._query("delete_links", {"downstream": downstream})
         if links:
-            self._execute_many("insert_links", [_link_row(link) for link in links])
-
-    def get_links(
-        self, *, downstreams: Iterable[str] = (), upstreams: Iterable[str] = (), lock: bool = False
-    ) -> list[Link]:
-        """Return the links of downstream or of upstream schedules."""
-        if wanted := sorted(set(upstreams)):
-            rows = self._query("downstream_links", {"ids": wanted})
-        else:
-            statement = "lock_upstream_links" if lock else "upstream_links"
-            rows = self._query(statement, {"ids": sorted(set(downstreams))})
-        return [_link(row) for row in rows]
+            self._execute_many("insert_links", [struct_row(link) for link in links])
 
     def mark_links_met(self, links: Sequence[Link]) -> None:
         """Record the end that met each link, unless a later one is recorded."""
-        rows = [
-            (
-                link.upstream,
-                link.downstream,
-                link.kind,
-                link.on.value,
-                micros_or_none(link.met_at),
-                link.met_by,
-            )
-            for link in links
-        ]
+        values = map(struct_row, links)
+        rows = [(*row[:4], *row[5:]) for row in values]
         # PostgreSQL applies only one of several rows with the same key, in no order; send the last.
         last = {row[:4]: row for row in sorted(rows, key=lambda row: (row[:4], row[4] or 0))}
         if last:
             self._execute_many("mark_links_met", list(last.values()))
-
-    def put_follow_ups(self, rows: Sequence[FollowUp]) -> None:
-        """Insert open follow-ups of ended runs, where there is none; write the decision on the others."""
-        new = [
-            (row.downstream, row.upstream_run, row.upstream, row.on.value, to_micros(row.due_at))
-            for row in rows
-            if row.state == "open"
-        ]
-        decided = [
-            (row.downstream, row.upstream_run, row.state, row.run_id) for row in rows if row.state != "open"
-        ]
-        if new:
-            self._execute_many("insert_follow_ups", new)
-        if decided:
-            self._execute_many("close_follow_ups", decided)
 
     def wake_schedules(self, wakes: Sequence[tuple[str, datetime]]) -> None:
         """Move the wake-up of schedules to an instant, if it is earlier."""
@@ -166,52 +122,3 @@ class SqlLinkQueries(SqlQueries):
             earliest[schedule_id] = min(to_micros(at), earliest.get(schedule_id, to_micros(at)))
         if earliest:
             self._execute_many("wake_schedules", sorted(earliest.items()))
-
-    def find_follow_ups(self, which: OpenFollowUps | FollowUpsOfRun) -> list[FollowUp]:
-        """Return follow-ups, earliest first."""
-        if isinstance(which, FollowUpsOfRun):
-            rows = self._query("find_follow_ups", {"ids": [which.run_id], "upstream_runs": [which.run_id]})
-        else:
-            wanted = [(downstream, which.limit) for downstream in sorted(set(which.downstreams))]
-            rows = self._execute_many("get_open_follow_ups", wanted) if wanted else []
-        return [_follow_up(row) for row in rows]
-
-    def add_dependency_waits(self, waits: Sequence[tuple[str, str]]) -> None:
-        """Record runs that wait for a dependency, each with its schedule."""
-        if waits:
-            self._execute_many("insert_dependency_waits", list(waits))
-
-    def delete_dependency_waits(self, run_ids: Iterable[str]) -> None:
-        """Delete the records of waiting runs."""
-        wanted = list(run_ids)
-        if wanted:
-            self._query("delete_dependency_waits", {"ids": wanted})
-
-
-def _link_row(link: Link) -> Row:
-    key = (link.upstream, link.downstream, link.kind, link.on.value)
-    return (*key, link.delay // MICROSECOND, micros_or_none(link.met_at), link.met_by)
-
-
-def _link(row: Row) -> Link:
-    return Link(
-        upstream=row[0],
-        downstream=row[1],
-        kind=row[2],
-        on=EndKind(row[3]),
-        delay=row[4] * MICROSECOND,
-        met_at=to_instant(row[5]),
-        met_by=row[6],
-    )
-
-
-def _follow_up(row: Row) -> FollowUp:
-    return FollowUp(
-        downstream=row[0],
-        upstream_run=row[1],
-        upstream=row[2],
-        on=EndKind(row[3]),
-        due_at=from_micros(row[4]),
-        state=row[5],
-        run_id=row[6],
-    )

@@ -7,11 +7,12 @@
 -- {values}, {from}     the rows of the batch, as the source of an INSERT or in a FROM clause
 -- {lock}, {skip_locked}  FOR UPDATE [SKIP LOCKED] on PostgreSQL, nothing on SQLite, which has one writer
 -- {changed:runs}       returns the ids of the rows that changed; the id is the first column
--- {run}, {schedule}, {listed}  the column lists of statements.py
+-- {run}, {schedule}     the column lists of statements.py
+-- {json_line:listed}   the columns of a list as one JSON array; {join_lines} joins such lines, by name
 --
 -- A star marks the columns in which the rows of a batch usually differ. If they differ in no other column, one
--- statement runs for the whole batch: on SQLite from a JSON object (`x_changed` then finds the rows that
--- changed, if not all did), on PostgreSQL with the other columns as scalar parameters.
+-- statement runs for the whole batch: on SQLite from a JSON object (`x_changed`, which has the columns of x,
+-- then finds the rows that changed, if not all did), on PostgreSQL with the other columns as scalar parameters.
 
 -- name: insert_schedules(id text, namespace text, name text, group_name text, revision bigint, state text, reason text, cursor_at bigint, next_at bigint, wake_at bigint, source text, trail text, failures bigint, runs bigint, missed bigint, paused_at bigint, paused_until bigint, last_started_at bigint, last_finished_at bigint, failing_since bigint, replaced_after bigint, hints text, shard bigint, watched bigint)
 INSERT INTO schedules (id, namespace, name, group_name, revision, state, reason, cursor_at, next_at, wake_at,
@@ -64,7 +65,7 @@ WHERE true
 ON CONFLICT (planned_at, schedule_id, dedupe_scope) WHERE dedupe_scope <> id DO NOTHING
 {changed:runs}
 
--- name: insert_on_time_runs_changed(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, queue text, ready_bucket text, priority bigint, exclusive bigint, handoff bigint, created_at bigint, previous* text) [sqlite]
+-- name: insert_on_time_runs_changed [sqlite]
 SELECT runs.id FROM runs WHERE runs.id = v.id
 
 -- name: insert_leased_runs(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, ready_bucket text, priority bigint, exclusive bigint, created_at bigint, previous* text, lease_id* text, holder text, lease_until bigint)
@@ -78,7 +79,7 @@ WHERE true
 ON CONFLICT (planned_at, schedule_id, dedupe_scope) WHERE dedupe_scope <> id DO NOTHING
 {changed:runs}
 
--- name: insert_leased_runs_changed(id* text, namespace text, schedule_id* text, planned_at* bigint, source text, revision* bigint, ready_bucket text, priority bigint, exclusive bigint, created_at bigint, previous* text, lease_id* text, holder text, lease_until bigint) [sqlite]
+-- name: insert_leased_runs_changed [sqlite]
 SELECT runs.id FROM runs WHERE runs.id = v.id
 
 -- name: advance_on_time(id text, next_at bigint, last_run text)
@@ -102,9 +103,9 @@ ORDER BY s.wake_at, s.id
 LIMIT :limit
 {skip_locked:s}
 
--- name: due_schedule_keys
+-- name: next_due_schedules
 -- Schedules that will be due at that instant; nothing is locked.
-SELECT s.id, s.revision FROM schedules s
+SELECT s.id, s.name, s.revision, s.state FROM schedules s
 WHERE s.wake_at IS NOT NULL AND s.wake_at <= :until AND s.wake_at >= :since
 ORDER BY s.wake_at, s.id
 LIMIT :limit
@@ -130,14 +131,11 @@ ORDER BY s.id
 -- name: lock_schedules
 SELECT id FROM schedules WHERE id {in:ids} ORDER BY id {lock}
 
--- name: find_schedule_id
-SELECT id FROM schedules WHERE namespace = :namespace AND name = :name
-
--- name: find_schedule_heads
+-- name: schedules_named
 SELECT id, name, revision, state FROM schedules WHERE namespace = :namespace AND name {in:names}
 
 -- name: find_schedules_at_start
-SELECT s.id FROM schedules s JOIN revisions r ON r.schedule_id = s.id AND r.revision = s.revision
+SELECT s.id, s.name, s.revision, s.state FROM schedules s JOIN revisions r ON r.schedule_id = s.id AND r.revision = s.revision
 WHERE s.state = 'active' AND r.body LIKE :pattern ORDER BY s.id
 
 -- name: find_schedules
@@ -164,41 +162,22 @@ SELECT {schedule}, (SELECT v.body FROM revisions v WHERE v.schedule_id = s.id AN
 FROM schedules s
 WHERE s.namespace = :namespace AND s.name = :name
 
--- name: get_schedule_names
-SELECT id, name FROM schedules WHERE id {in:ids}
+-- name: schedules_with_ids
+SELECT id, name, revision, state FROM schedules WHERE id {in:ids}
 
--- name: list_schedules [sqlite]
+-- name: list_schedules
 -- A page as one text with one JSON array a line: an unchanged page is recognised by comparing one string.
-SELECT group_concat(line, char(10)) FROM (
-    SELECT json_array({listed}) AS line FROM schedules s
-    WHERE s.namespace = :namespace AND s.name >= :first AND s.name <= :last AND s.name <> :after
-        AND (:state = '' OR s.state = :state) AND (:group_name = '' OR s.group_name = :group_name)
-        AND (:prefix = '' OR substr(s.name, 1, length(:prefix)) = :prefix)
-    ORDER BY s.name
-    LIMIT :limit)
-
--- name: list_schedules [postgres]
-SELECT string_agg(line, chr(10) ORDER BY name) FROM (
-    SELECT json_build_array({listed})::text AS line, s.name FROM schedules s
+SELECT {join_lines} FROM (
+    SELECT {json_line:listed} AS line, s.name FROM schedules s
     WHERE s.namespace = :namespace AND s.name >= :first AND s.name <= :last AND s.name <> :after
         AND (:state = '' OR s.state = :state) AND (:group_name = '' OR s.group_name = :group_name)
         AND (:prefix = '' OR substr(s.name, 1, length(:prefix)) = :prefix)
     ORDER BY s.name
     LIMIT :limit) page
 
--- name: list_inactive_schedules [sqlite]
-SELECT group_concat(line, char(10)) FROM (
-    SELECT json_array({listed}) AS line FROM schedules s
-    WHERE s.state <> 'active' AND s.state = :state AND s.namespace = :namespace AND s.name >= :first
-    AND s.name <= :last AND s.name <> :after
-        AND (:group_name = '' OR s.group_name = :group_name)
-        AND (:prefix = '' OR substr(s.name, 1, length(:prefix)) = :prefix)
-    ORDER BY s.name
-    LIMIT :limit)
-
--- name: list_inactive_schedules [postgres]
-SELECT string_agg(line, chr(10) ORDER BY name) FROM (
-    SELECT json_build_array({listed})::text AS line, s.name FROM schedules s
+-- name: list_inactive_schedules
+SELECT {join_lines} FROM (
+    SELECT {json_line:listed} AS line, s.name FROM schedules s
     WHERE s.state <> 'active' AND s.state = :state AND s.namespace = :namespace AND s.name >= :first
     AND s.name <= :last AND s.name <> :after
         AND (:group_name = '' OR s.group_name = :group_name)
@@ -214,7 +193,7 @@ SELECT r.schedule_id, r.revision, r.body FROM revisions r {join} r.schedule_id =
 SELECT schedule_id, revision, body FROM revisions WHERE schedule_id = v.schedule_id AND revision = v.revision
 
 -- name: list_revisions
-SELECT revision, body, at, actor, reason FROM revisions WHERE schedule_id = :id ORDER BY revision DESC LIMIT :limit
+SELECT body, at, actor, reason FROM revisions WHERE schedule_id = :schedule_id ORDER BY revision DESC LIMIT :limit
 
 -- name: next_wake_of_shard
 SELECT s.wake_at
@@ -233,7 +212,7 @@ INSERT INTO runs (id, namespace, schedule_id, dedupe_scope, planned_at, fire_at,
 ON CONFLICT (planned_at, schedule_id, dedupe_scope) WHERE dedupe_scope <> id DO NOTHING
 {changed:runs}
 
--- name: insert_runs_changed(id* text, namespace text, schedule_id* text, dedupe_scope* text, planned_at* bigint, fire_at* bigint, state text, deferred bigint, reason text, source text, revision* bigint, queue text, ready_bucket text, priority bigint, exclusive bigint, handoff bigint, fence bigint, last_of bigint, dropped bigint, created_at bigint, finished_at bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint, parent text, previous* text, extra text) [sqlite]
+-- name: insert_runs_changed [sqlite]
 -- The ids were made for these rows, so a row that exists was inserted by this batch.
 SELECT runs.id FROM runs WHERE runs.id = v.id
 
@@ -287,7 +266,7 @@ ORDER BY id DESC LIMIT :limit
 
 -- name: count_manual_runs
 SELECT schedule_id, count(*) FROM runs
-WHERE schedule_id {in:ids} AND schedule_id <> '' AND dedupe_scope = id GROUP BY schedule_id
+WHERE schedule_id {in:schedule_ids} AND schedule_id <> '' AND dedupe_scope = id GROUP BY schedule_id
 
 -- name: newest_unfinished_run
 -- One branch per state, because each partial index is used only if the query names its state.
@@ -316,9 +295,9 @@ LIMIT :limit
 
 -- name: live_runs
 SELECT {run} FROM runs
-WHERE schedule_id {in:ids} AND exclusive = 1 AND schedule_id <> '' AND state IN ('ready', 'leased')
+WHERE schedule_id {in:schedule_ids} AND exclusive = 1 AND schedule_id <> '' AND state IN ('ready', 'leased')
 UNION ALL
-SELECT {run} FROM runs WHERE schedule_id {in:ids} AND state = 'held'
+SELECT {run} FROM runs WHERE schedule_id {in:schedule_ids} AND state = 'held'
 ORDER BY 5, 1
 
 -- name: pending_work
@@ -375,7 +354,7 @@ UPDATE schedules SET wake_at = v.wake_at, waits_for = v.waits_for {from} WHERE s
 
 -- name: set_aside_schedules
 -- Not those that wait for the end of a pause.
-SELECT id FROM schedules WHERE waits_for <> '' AND substr(waits_for, 1, length(:pause)) <> :pause
+SELECT id, name, revision, state FROM schedules WHERE waits_for <> '' AND substr(waits_for, 1, length(:pause)) <> :pause
 ORDER BY waits_for, id LIMIT :limit
 
 -- name: waiting_buckets
@@ -712,7 +691,7 @@ WHERE runs.id = v.id AND runs.state || '' = 'ready' AND runs.fence = v.fence
         AND (substr(runs.queue, 1, 8) <> 'channel.' OR p.origin IN ('restore', 'move')))
 {changed:runs}
 
--- name: lease_runs_changed(id* text, fence bigint, lease_id* text, holder text, leased_at bigint, lease_until bigint) [sqlite]
+-- name: lease_runs_changed [sqlite]
 SELECT runs.id FROM runs WHERE runs.id = v.id AND runs.lease_id = v.lease_id AND runs.fence = v.fence + 1
 
 -- name: renew_leases(id text, fence bigint, lease_until bigint, despite_cancel bigint)
@@ -767,7 +746,7 @@ UPDATE runs SET state = v.state, deferred = v.deferred, fire_at = coalesce(v.fir
 WHERE runs.id = v.id AND runs.state || '' = 'leased' AND runs.fence = v.fence
 {changed:runs}
 
--- name: settle_runs_changed(id* text, fence bigint, state text, deferred bigint, fire_at bigint, reason text, attempts bigint, refunds bigint, losses bigint, deferred_since bigint, started_at* bigint, finished_at bigint, outcome_label text, error text) [sqlite]
+-- name: settle_runs_changed [sqlite]
 -- Runs before the attempts of this batch are inserted: a run that was settled earlier under this fence has one.
 SELECT runs.id FROM runs
 WHERE runs.id = v.id AND runs.fence = v.fence AND runs.state = v.state AND runs.finished_at IS v.finished_at
@@ -817,7 +796,7 @@ LIMIT :limit
 -- name: releasable_runs_of_schedules
 -- The same for some schedules only.
 SELECT {run} FROM runs
-WHERE runs.schedule_id {in:ids} AND runs.state = 'held'
+WHERE runs.schedule_id {in:schedule_ids} AND runs.state = 'held'
     AND NOT EXISTS (SELECT 1 FROM runs b WHERE b.schedule_id = runs.schedule_id AND b.state = 'held'
         AND (b.planned_at < runs.planned_at OR (b.planned_at = runs.planned_at AND b.id < runs.id)))
     AND NOT EXISTS (SELECT 1 FROM runs b WHERE b.schedule_id = runs.schedule_id AND b.exclusive = 1
@@ -894,12 +873,12 @@ INSERT INTO adjustments (schedule_id, seq, namespace, kind, at, cursor_at, until
 SELECT schedule_id, max(seq) FROM adjustments WHERE schedule_id {in:ids} GROUP BY schedule_id
 
 -- name: list_adjustments
-SELECT schedule_id, seq, namespace, kind, at, cursor_at, until, planned_at, moved_to, hinted_interval, actor, origin, reason
+SELECT schedule_id, namespace, kind, at, cursor_at, until, planned_at, moved_to, hinted_interval, actor, origin, reason
 FROM adjustments WHERE schedule_id = :schedule_id ORDER BY seq DESC LIMIT :limit
 
 -- name: last_pauses
-SELECT schedule_id, seq, namespace, kind, at, cursor_at, until, planned_at, moved_to, hinted_interval, actor, origin, reason
-FROM adjustments a WHERE a.schedule_id {in:ids} AND a.kind = 'pause'
+SELECT schedule_id, namespace, kind, at, cursor_at, until, planned_at, moved_to, hinted_interval, actor, origin, reason
+FROM adjustments a WHERE a.schedule_id {in:schedule_ids} AND a.kind = 'pause'
   AND a.seq = (SELECT max(b.seq) FROM adjustments b WHERE b.schedule_id = a.schedule_id AND b.kind = 'pause')
 
 -- name: insert_pauses(id text, scope text, namespace text, name text, due text, actor text, origin text, reason text, at bigint, until bigint)
@@ -1084,7 +1063,7 @@ LIMIT :limit
 
 -- name: verify_attempts
 SELECT run_id, fence, number, lease_id, holder, leased_at, lease_until, started_at, ended_at, outcome, charged,
-    length(result) + length(error), CASE WHEN outcome = 'lost' THEN error ELSE '' END
+    CASE WHEN outcome = 'lost' THEN error ELSE '' END, length(result) + length(error)
 FROM attempts WHERE run_id {in:ids} ORDER BY run_id, fence
 
 -- name: verify_limits
@@ -1212,7 +1191,7 @@ DELETE FROM workflow_steps WHERE parent {in:ids}
 
 -- name: child_runs
 SELECT {run} FROM runs
-WHERE parent = :parent AND parent <> '' AND (:finished = 1 OR state IN ('ready', 'held', 'leased', 'parked'))
+WHERE parent = :parent AND parent <> '' AND (:unfinished = 0 OR state IN ('ready', 'held', 'leased', 'parked'))
 
 -- name: find_runs_by_dedupe_scope
 SELECT {run} FROM runs
@@ -1223,10 +1202,10 @@ ORDER BY dedupe_scope
 -- name: runs_beside_occurrence
 -- A backfill has a scope of its own; a run by hand has only its id, which begins with its instant.
 SELECT {run} FROM runs
-WHERE planned_at = :planned_at AND schedule_id = :id AND dedupe_scope <> '' AND dedupe_scope <> id
+WHERE planned_at = :planned_at AND schedule_id = :schedule_id AND dedupe_scope <> '' AND dedupe_scope <> id
 UNION ALL
 SELECT {run} FROM runs
-WHERE schedule_id = :id AND schedule_id <> '' AND dedupe_scope = id AND id >= :first AND id < :last
+WHERE schedule_id = :schedule_id AND schedule_id <> '' AND dedupe_scope = id AND id >= :first AND id < :last
     AND planned_at = :planned_at
 
 -- name: count_namespace
@@ -1257,8 +1236,8 @@ DELETE FROM objects WHERE kind = :kind AND namespace = :namespace AND at < :olde
     SELECT name FROM objects WHERE kind = :kind AND namespace = :namespace ORDER BY name LIMIT :limit)
 RETURNING name
 
--- name: next_schedule_ids
-SELECT id FROM schedules
+-- name: next_schedules
+SELECT id, name, revision, state FROM schedules
 WHERE wake_at IS NOT NULL AND wake_at <= :until AND namespace = :namespace
 ORDER BY wake_at, id
 LIMIT :limit
@@ -1323,7 +1302,7 @@ INSERT INTO run_counts (namespace, planned_minute, finished_minute, succeeded, f
 {values}
 
 -- name: read_run_counts
-SELECT planned_minute, finished_minute, succeeded, failed, parked, cancelled, skipped, missed, started, delay_max, delays
+SELECT namespace, planned_minute, finished_minute, succeeded, failed, parked, cancelled, skipped, missed, started, delay_max, delays
 FROM run_counts WHERE namespace = :namespace AND planned_minute >= :since AND planned_minute < :until
 
 -- name: request_recounts
@@ -1338,8 +1317,8 @@ SELECT id, finished_minute FROM run_recounts ORDER BY id LIMIT :limit
 -- name: delete_recounts(id bigint)
 DELETE FROM run_recounts WHERE id IN ({values})
 
--- name: ordered_schedule_ids
-SELECT id FROM schedules
+-- name: ordered_schedules
+SELECT id, name, revision, state FROM schedules
 WHERE namespace = :namespace AND (state = :state OR (:state = '' AND state <> 'archived'))
     AND (:group_name = '' OR group_name = :group_name) AND lower(name) LIKE :pattern ESCAPE '\'
 ORDER BY CASE :order
@@ -1397,19 +1376,19 @@ WITH RECURSIVE walk (schedule_id, id, step) AS (
     SELECT walk.schedule_id, r.previous, walk.step + 1 FROM walk JOIN runs r ON r.id = walk.id
     WHERE r.previous <> '' AND walk.step < :limit_each AND r.id >= :from
 )
-SELECT walk.schedule_id, runs.id, runs.planned_at, {first_start}, runs.finished_at, runs.state, runs.reason, runs.dropped
+SELECT runs.id, walk.schedule_id, runs.planned_at, {first_start}, runs.finished_at, runs.state, runs.reason, runs.dropped
 FROM walk JOIN runs ON runs.id = walk.id ORDER BY walk.schedule_id, walk.step
 
 -- name: recent_manual_runs(schedule_id text, first text, row_limit bigint) [sqlite]
-SELECT schedule_id, id, planned_at, {first_start}, finished_at, state, reason, dropped FROM runs
+SELECT id, schedule_id, planned_at, {first_start}, finished_at, state, reason, dropped FROM runs
 WHERE schedule_id = v.schedule_id AND schedule_id <> '' AND dedupe_scope = id AND id >= v.first
 ORDER BY id DESC LIMIT v.row_limit
 
 -- name: recent_manual_runs(schedule_id text, first text, row_limit bigint) [postgres]
-SELECT newest.schedule_id, newest.id, newest.planned_at, newest.first_start, newest.finished_at, newest.state,
+SELECT newest.id, newest.schedule_id, newest.planned_at, newest.first_start, newest.finished_at, newest.state,
     newest.reason, newest.dropped
 {from} CROSS JOIN LATERAL (
-    SELECT schedule_id, id, planned_at, {first_start} AS first_start, finished_at, state, reason, dropped FROM runs
+    SELECT id, schedule_id, planned_at, {first_start} AS first_start, finished_at, state, reason, dropped FROM runs
     WHERE schedule_id = v.schedule_id AND schedule_id <> '' AND dedupe_scope = id AND id >= v.first
     ORDER BY id DESC LIMIT v.row_limit) newest
 
@@ -1490,16 +1469,16 @@ INSERT INTO schedule_links (upstream, downstream, kind, outcome, delay, met_at, 
 
 -- name: upstream_links
 SELECT upstream, downstream, kind, outcome, delay, met_at, met_by FROM schedule_links
-WHERE downstream {in:ids} ORDER BY upstream, downstream, kind, outcome
+WHERE downstream {in:downstreams} ORDER BY upstream, downstream, kind, outcome
 
 -- name: lock_upstream_links
 -- The run that waits for an end and the run that ends lock the same row, so neither misses the other.
 SELECT upstream, downstream, kind, outcome, delay, met_at, met_by FROM schedule_links
-WHERE downstream {in:ids} ORDER BY upstream, downstream, kind, outcome {lock}
+WHERE downstream {in:downstreams} ORDER BY upstream, downstream, kind, outcome {lock}
 
 -- name: downstream_links
 SELECT upstream, downstream, kind, outcome, delay, met_at, met_by FROM schedule_links
-WHERE upstream {in:ids} ORDER BY upstream, downstream, kind, outcome
+WHERE upstream {in:upstreams} ORDER BY upstream, downstream, kind, outcome
 
 -- name: mark_links_met(upstream text, downstream text, kind text, outcome text, met_at bigint, met_by text)
 UPDATE schedule_links SET met_at = v.met_at, met_by = v.met_by
@@ -1547,10 +1526,10 @@ DELETE FROM follow_ups WHERE downstream = :downstream AND state = 'open'
 
 -- name: find_follow_ups
 SELECT downstream, upstream_run, upstream, outcome, due_at, state, run_id FROM follow_ups
-WHERE run_id <> '' AND run_id {in:ids}
+WHERE run_id <> '' AND run_id = :run_id
 UNION
 SELECT downstream, upstream_run, upstream, outcome, due_at, state, run_id FROM follow_ups
-WHERE upstream_run {in:upstream_runs}
+WHERE upstream_run = :run_id
 ORDER BY due_at, downstream, upstream_run
 
 -- name: delete_decided_follow_ups
@@ -1561,7 +1540,7 @@ DELETE FROM follow_ups WHERE upstream_run {in:ids} AND state <> 'open'
 INSERT INTO dependency_waits (run_id, schedule_id) {values} ON CONFLICT (run_id) DO NOTHING
 
 -- name: runs_with_needs
-SELECT {run} FROM runs WHERE id IN (SELECT run_id FROM dependency_waits WHERE schedule_id {in:ids}) ORDER BY id
+SELECT {run} FROM runs WHERE id IN (SELECT run_id FROM dependency_waits WHERE schedule_id {in:schedule_ids}) ORDER BY id
 
 -- name: delete_dependency_waits
 DELETE FROM dependency_waits WHERE run_id {in:ids}
@@ -1655,7 +1634,7 @@ RETURNING id
 
 -- name: future_manual_runs
 SELECT {run} FROM runs
-WHERE state = 'ready' AND deferred = 1 AND dedupe_scope <> '' AND schedule_id {in:ids}
+WHERE state = 'ready' AND deferred = 1 AND dedupe_scope <> '' AND schedule_id {in:schedule_ids}
 ORDER BY fire_at, id
 LIMIT :limit
 
