@@ -427,7 +427,6 @@ class Life:
             succeeds, lasts = self.script.pop(0) if len(self.script) > 1 else self.script[0]
             row.state = "leased"
             row.started = self.now
-            self.base = self.base if row.by_hand else self.now
             self.works.append(Work(row, self.now + lasts, succeeds, self.now))
         return bool(ready)
 

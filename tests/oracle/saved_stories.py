@@ -316,4 +316,18 @@ SAVED: dict[str, tuple[dict[str, Any], list[tuple[bool, int]], list[tuple[list[R
             ([("resume", {})], "live", 785),
         ],
     ),
+    "a hint that is cleared at once leaves the next time, also if a held run has started since (ruling 3)": (
+        {"preset": "adaptive", "every": "120s", "overlap": "queue"},
+        [(True, 700), (True, 250), (True, 90)],
+        [([], "live", 1260), ([("interval", {"interval": 1000, "ttl": 100}), ("clear", {})], "live", 5)],
+    ),
+    "a held run that has started counts for an edit when it ends (ruling 3)": (
+        {"preset": "adaptive", "every": "60s", "overlap": "queue"},
+        [(True, 700)],
+        [
+            ([], "live", 1200),
+            ([("edit", {"every": "3600s"})], "live", 1750),
+            ([("edit", {"every": "120s"})], "live", 300),
+        ],
+    ),
 }
