@@ -10,9 +10,11 @@ from timewright.core.calendars import CalendarRule
 from timewright.core.moments import HOUR, MINUTE, SECOND
 from timewright.core.policies.policies import Align, CatchUp, Overlap
 from timewright.core.recurrence.triggers import Cron, Every, Manual, Once
+from timewright.core.schedule.hints import OneShotHint
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.core.target import Note
 from timewright.errors import Conflict, NotAllowed, NotFound
+from timewright.ledger.manual_runs import skip_next
 from timewright.ledger.replan import archive, create, restore, revise
 from timewright.ports.schedules import SchedulesNamed
 
@@ -94,6 +96,21 @@ def test_with_alignment_to_now_a_due_instant_stays_due_through_an_edit(bench: Le
     bench.admit()
     assert bench.outcomes_of(job) == [(10, "ready")]
     assert bench.progress(job).next_at == at(41)
+
+
+def test_with_alignment_to_now_an_edit_does_not_put_off_what_follows_a_skip_by_hand(
+    bench: LedgerHarness,
+) -> None:
+    job = bench.schedule(trigger=Every(5 * MINUTE), align=Align.NOW, adaptive=True)
+    for _ in range(2):
+        skip_next(bench.store, job.id, ids=bench.ids, by=ADA, now=bench.now)
+    bench.hint(job, OneShotHint(at=at(1), expires_at=at(30)))
+    bench.move_to(1)
+    bench.admit()
+    bench.work()
+    assert bench.progress(job).next_at == at(15)
+    bench.move_to(12)
+    assert bench.revise(replace(job, description="edited")).progress.next_at == at(15)
 
 
 def test_the_cursor_never_goes_back(bench: LedgerHarness) -> None:

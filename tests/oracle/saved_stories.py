@@ -330,4 +330,13 @@ SAVED: dict[str, tuple[dict[str, Any], list[tuple[bool, int]], list[tuple[list[R
             ([("edit", {"every": "120s"})], "live", 300),
         ],
     ),
+    "an edit counts from the last instant that was skipped if the interval ended before it": (
+        {"preset": "adaptive", "every": "300s"},
+        [(True, 0)],
+        [
+            ([("skip", {}), ("skip", {})], "live", 1),
+            ([("once", {"at": 60, "ttl": 500})], "live", 600),
+            ([("edit", {"catch_up": "last"})], "live", 600),
+        ],
+    ),
 }

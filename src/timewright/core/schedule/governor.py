@@ -116,11 +116,16 @@ def last_base(schedule: Schedule, progress: ScheduleProgress) -> datetime | None
 def restart_interval(
     schedule: Schedule, progress: ScheduleProgress, *, at: datetime, now: datetime | None = None
 ) -> ScheduleProgress:
-    """Return the progress whose interval counts from `at`, or from `now` if it has passed since."""
+    """Return the progress whose interval counts from `at`, or from `now` if it has passed since.
+
+    If a user skipped the instant where it ends, it counts from the cursor, the last one that was skipped.
+    """
     if not counts_from_last_start(schedule) or not isinstance(schedule.trigger, Every):
         return progress
-    is_past = now is not None and at + _stretch_interval(schedule, progress, schedule.trigger.interval) < now
-    return replace(progress, last_started_at=now if is_past else at)
+    step = _stretch_interval(schedule, progress, schedule.trigger.interval)
+    if now is not None and at + step < now:
+        at = now
+    return replace(progress, last_started_at=progress.cursor if at + step <= progress.cursor else at)
 
 
 def count_to(schedule: Schedule, progress: ScheduleProgress, decision: Decision) -> ScheduleProgress:
