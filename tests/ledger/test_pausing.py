@@ -6,9 +6,11 @@ import pytest
 
 from tests.ledger.ledger_kit import LedgerHarness, at, kinds
 from timewright.core.moments import MINUTE, SECOND
+from timewright.core.policies.backoff import Ladder
 from timewright.core.policies.policies import Align, CatchUp, Overlap
 from timewright.core.recurrence.triggers import After, Every, Once
-from timewright.core.run.run import RunState
+from timewright.core.run.run import Failed, RunState
+from timewright.core.schedule.hints import PauseHint
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import InvalidInput, NotAllowed, NotFound
 
@@ -187,3 +189,27 @@ def test_a_pause_over_an_undecided_pause_continues_it(bench: LedgerHarness) -> N
     bench.move_to(12)
     bench.pause(job)
     assert bench.progress(job).paused_at == at(0)
+
+
+@pytest.mark.parametrize("by_hint", [False, True])
+def test_a_failure_by_hand_does_not_move_the_next_time_that_a_pause_suppresses(
+    bench: LedgerHarness, *, by_hint: bool
+) -> None:
+    steps = Ladder(steps=(90 * SECOND, 330 * SECOND))
+    job = bench.schedule(cadence=steps, adaptive=by_hint)
+    bench.move_to(1)
+    bench.admit()
+    bench.work(Failed(error="no answer"))
+    bench.move_to(2)
+    bench.run_now(job)
+    bench.work(Failed(error="no answer"))
+    assert bench.progress(job).next_at == at(2.5)
+    if by_hint:
+        bench.hint(job, PauseHint(until=at(6.2)))
+    else:
+        bench.pause(job, until=at(6.2))
+    bench.move_to(6.2)
+    bench.admit()
+    paused = [planned for planned, reason in bench.outcomes_of(job) if reason == "paused"]
+    assert paused == [2.5, 3, 4, 5, 6]
+    assert bench.progress(job).next_at == at(7.5)

@@ -339,4 +339,14 @@ SAVED: dict[str, tuple[dict[str, Any], list[tuple[bool, int]], list[tuple[list[R
             ([("edit", {"catch_up": "last"})], "live", 600),
         ],
     ),
+    "a failure by hand leaves the next time of the trigger, which a pause suppresses (ruling 25)": (
+        {"every": "60s", "cadence": LADDER},
+        [(False, 0)],
+        [([], "live", 90), ([("run", {}), ("pause", {"until": 500})], "live", 1200)],
+    ),
+    "a failure by hand leaves the next time of the cadence, which a pause suppresses (ruling 25)": (
+        {"every": "60s", "cadence": LADDER},
+        [(True, 0), (True, 0), (True, 0), (False, 0)],
+        [([], "live", 1860), ([("run", {}), ("pause", {"until": 60})], "live", 300)],
+    ),
 }

@@ -232,7 +232,7 @@ def pause(
     return _change(
         store,
         schedule_id,
-        lambda record, known: progress_when_paused(record, known, until=until, reason=by.reason, now=now),
+        lambda record, _: progress_when_paused(record, until=until, reason=by.reason, now=now),
         AdjustmentKind.PAUSE,
         by=by,
         now=now,

@@ -19,6 +19,7 @@ from timewright.core.schedule.due import is_planned_by_trigger, replaced_at
 from timewright.core.schedule.governor import (
     count_to,
     counts_from_last_start,
+    decide_pause,
     is_in_streak,
     is_requested,
     is_trigger_only,
@@ -89,7 +90,8 @@ def progress_when_revised(
         )
     if progress.state is not ScheduleState.ACTIVE:
         begins = _cursor_of_new_plan(record, schedule, now=now)
-        return progress if begins is None else replace(progress, cursor=begins)
+        # What was decided before a pause is not in the new plan.
+        return replace(progress, cursor=progress.cursor if begins is None else begins, trail=())
     looks_from = now if progress.next_at is None else min(now, progress.next_at - _MICROSECOND)
     progress = replace(progress, cursor=_cursor_after_edit(record, schedule, at=looks_from, now=now))
     if _is_due(progress, now=now) and is_requested(progress.source, progress.trail):
@@ -188,7 +190,7 @@ def _cursor_of_new_plan(record: ScheduleRecord, schedule: Schedule, *, now: date
 
 
 def progress_when_paused(
-    record: ScheduleRecord, calendars: CalendarLookup, *, until: datetime | None, reason: str, now: datetime
+    record: ScheduleRecord, *, until: datetime | None, reason: str, now: datetime
 ) -> ScheduleProgress:
     """The progress after a pause by hand; a second pause continues one that has not ended."""
     before = record.progress
@@ -199,9 +201,8 @@ def progress_when_paused(
     is_over = before.paused_until is not None and before.paused_until <= min(now, before.cursor)
     began = now if before.paused_at is None or is_over else before.paused_at
     progress = replace(before, state=state, reason=reason, paused_at=began, paused_until=until)
-    if until is None:
-        return apply_decision(record.schedule, progress, Decision(None, Source.PAUSED))
-    return _plan(record.schedule, progress, calendars, now=now)
+    end = pause_end(progress, now=now) if until is not None else None
+    return apply_decision(record.schedule, progress, decide_pause(progress, until=end))
 
 
 def as_paused(schedule: Schedule, progress: ScheduleProgress, *, now: datetime) -> ScheduleProgress:
@@ -244,14 +245,15 @@ def progress_with_hint(
     prolongs_pause = isinstance(request, PauseHint) and progress.paused_until is not None
     if progress.state is not ScheduleState.ACTIVE and not prolongs_pause:
         return progress
+    end = pause_end(progress, now=now) if isinstance(request, PauseHint) else None
+    if end is not None:
+        return apply_decision(schedule, progress, decide_pause(progress, until=end))
     current = Decision(progress.next_at, progress.source or Source.MANUAL, progress.trail)
     # A new interval counts from now; a one-shot hint leaves the interval of the trigger as it was decided.
     keeps_base = isinstance(request, OneShotHint) and progress.hints.unexpired(now=now).interval is None
     base = last_base(schedule, count_to(schedule, progress, current)) if keeps_base else None
     proposal = plan_next(schedule, progress, now=now, base=base, calendars=calendars.for_schedule(schedule))
-    if not isinstance(request, PauseHint):
-        proposal = pull_forward(current, proposal)
-    return apply_decision(schedule, progress, proposal)
+    return apply_decision(schedule, progress, pull_forward(current, proposal))
 
 
 def describe_hint(request: HintRequest) -> str:
@@ -287,9 +289,8 @@ def progress_without_hints(
         if progress.paused_until is None or (is_due and progress.paused_until <= now):
             return progress
         # A pause by hand goes on, perhaps to an earlier end than the hinted one, or ends now.
-        return apply_decision(
-            record.schedule, progress, Decision(max(progress.paused_until, now), Source.PAUSED)
-        )
+        decision = decide_pause(progress, until=max(progress.paused_until, now))
+        return apply_decision(record.schedule, progress, decision)
     interval = record.progress.hints.interval
     if is_due or replaced_at(record.schedule, record.progress) is not None:
         # The next admission needs to know until when the interval hint replaced the trigger.
@@ -298,7 +299,7 @@ def progress_without_hints(
         if is_due:
             return progress
         # Instants before the interval hint are undecided because of the hinted pause, which ends now.
-        return apply_decision(record.schedule, progress, Decision(now, Source.PAUSED))
+        return apply_decision(record.schedule, progress, decide_pause(progress, until=now))
     if interval is not None:
         # The hint replaced the trigger's instants before now. A clamp counts from now.
         replaced_to = now if record.schedule.clamp.min else min(interval.expires_at, now) - _MICROSECOND
@@ -309,7 +310,7 @@ def progress_without_hints(
         return apply_decision(record.schedule, progress, decision)
     if ended_pause is not None:
         # At the end of the pause, the next admission records its occurrences and plans the next time.
-        return apply_decision(record.schedule, progress, Decision(now, Source.PAUSED))
+        return apply_decision(record.schedule, progress, decide_pause(progress, until=now))
     return _plan(record.schedule, progress, calendars, now=now)
 
 

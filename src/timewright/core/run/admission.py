@@ -54,6 +54,7 @@ from timewright.core.schedule.governor import (
     NO_CALENDARS,
     count_to,
     counts_from_last_start,
+    decide_pause,
     follows_trigger,
     has_used_max_runs,
     last_base,
@@ -122,8 +123,8 @@ def admit_general(
     if progress.state is not ScheduleState.ACTIVE and not has_pause:
         decision = Decision(None, Source.PAUSED)
         return Admission((), apply_decision(schedule, progress, decision), decision)
-    if pause_end(progress, now=now) is not None:
-        decision = plan_next(schedule, progress, now=now, calendars=calendars)
+    if (until := pause_end(progress, now=now)) is not None:
+        decision = decide_pause(progress, until=until)
         return Admission((), apply_decision(schedule, progress, decision), decision)
     pauses, is_reopened = unrecorded_pauses(progress, scoped_pauses), has_reopened(schedule, progress)
     begins = at_reopened(progress) if is_reopened else progress

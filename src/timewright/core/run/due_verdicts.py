@@ -18,6 +18,7 @@ from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.due import BASELINE_SOURCES
 from timewright.core.schedule.governor import (
     counts_from_last_start,
+    decide_pause,
     follows_trigger,
     is_in_streak,
     last_base,
@@ -166,7 +167,7 @@ def is_kept_away(schedule: Schedule, progress: ScheduleProgress, *, now: datetim
 def skipped_during_streak(
     schedule: Schedule, progress: ScheduleProgress, pauses: Pauses, *, calendars: Mapping[str, Calendar]
 ) -> tuple[tuple[Verdict, ...], Decision | None]:
-    """Skip what a pause suppressed during a streak of failures: the cadence's instant, then the trigger's.
+    """Skip what a pause suppressed during a streak of failures: the next time, then the trigger's instants.
 
     Also returns the cadence's decision if it lies after the pause: then it stays. A streak may begin in the
     pause, by a run under way or by hand: the trigger decides before it.
@@ -190,6 +191,10 @@ def skipped_during_streak(
     first = plan_next(schedule, replace(unpaused, cursor=ended), now=ended, calendars=calendars)
     if first.at is None or first.at <= begins:
         first = plan_next(schedule, replace(unpaused, cursor=begins), now=begins, calendars=calendars)
+    # A run by hand that failed has not moved the next time that was decided before the pause (ruling 25).
+    for stood in decide_pause(progress, until=None).trail[-1:]:
+        if stood.at is not None and begins < stood.at <= last and stood.source in BASELINE_SOURCES:
+            first = pull_forward(first, Decision(stood.at, stood.source))
     instants = list(before)
     if first.at is not None and first.at <= last:
         others = list_occurrences(schedule, first.at, last, calendars=calendars).occurrences

@@ -24,6 +24,7 @@ __all__ = [
     "baseline_source",
     "count_to",
     "counts_from_last_start",
+    "decide_pause",
     "follows_trigger",
     "has_used_max_runs",
     "is_in_streak",
@@ -189,6 +190,15 @@ def pause_end(progress: ScheduleProgress, *, now: datetime) -> datetime | None:
     """Return the later end of the user's pause and the hint's pause; None if neither is active."""
     ends = [progress.paused_until, progress.hints.pause.until if progress.hints.pause else None]
     return max((end for end in ends if end is not None and end > now), default=None)
+
+
+def decide_pause(progress: ScheduleProgress, *, until: datetime | None) -> Decision:
+    """Return the decision of a pause; the last candidate of its trail is what was decided before it."""
+    if progress.source is Source.PAUSED:
+        return Decision(until, Source.PAUSED, progress.trail)
+    decision = Decision(progress.next_at, progress.source or Source.MANUAL, progress.trail)
+    why = "paused" if until is None else f"paused until {format_instant(until)}"
+    return decision.override(until, Source.PAUSED, why=why)
 
 
 def baseline(
