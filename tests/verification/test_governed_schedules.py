@@ -8,11 +8,17 @@ from typing import Any, cast
 
 import pytest
 
+from tests.oracle.damage import without_row
+from tests.oracle.model import to_time
 from tests.promises.schedule_outcomes import alarms, at, outcomes
+from timewright.ids import TimedIds
+from timewright.operations import OperationContext
+from timewright.operations.health.verify import read_history
 from timewright.ports import PruneRequest
 from timewright.stores.sqlite.store import SqliteStore
 from timewright.testing.bench import Bench
 from timewright.testing.targets import fail, succeed
+from timewright.verification.checker import check
 
 
 @pytest.mark.parametrize("lasts", ["4m", "5m", "7m"])
@@ -310,3 +316,71 @@ def test_an_interval_counts_from_an_instant_whose_row_is_dated_a_moment_later(
     connection.execute("UPDATE runs SET created_at = created_at + ? WHERE id = ?", (later_us, held.id))
 
     assert (alarms(bench) == []) is holds, alarms(bench)
+
+
+Step = tuple[str, dict[str, Any]]
+LOST: dict[str, tuple[dict[str, Any], list[Step], str]] = {
+    "what an interval hint asked for stands after its end": (
+        {"every": "10m", "adaptive": True},
+        [("hint interval", {"interval": "2m", "ttl": "5m"}), ("", {"lasts": "20m"})],
+        "12:06:00",
+    ),
+    "an interval hint puts nothing off": (
+        {"every": "2m", "adaptive": True},
+        [
+            ("", {"lasts": "3m"}),
+            ("hint interval", {"interval": "10m", "ttl": "5m"}),
+            ("", {"lasts": "30m"}),
+        ],
+        "12:04:00",
+    ),
+    "what is due when hints are cleared stays due": (
+        {"every": "20m", "adaptive": True},
+        [
+            ("hint interval", {"interval": "4m", "ttl": "10m"}),
+            ("", {"lasts": "4m"}),
+            ("hint clear", {}),
+            ("", {"lasts": "30m"}),
+        ],
+        "12:04:00",
+    ),
+    "a hint for an instant in a pause": (
+        {"every": "10m", "adaptive": True},
+        [
+            ("hint once", {"after": "4m", "ttl": "9m"}),
+            ("schedule pause", {"until": at("12:06:00")}),
+            ("", {"lasts": "20m"}),
+        ],
+        "12:04:00",
+    ),
+    "the end of a pause by a resume": (
+        {"every": "10m", "align": "now"},
+        [
+            ("", {"lasts": "15m"}),
+            ("schedule pause", {}),
+            ("", {"lasts": "10m"}),
+            ("schedule resume", {}),
+            ("", {"lasts": "20m"}),
+        ],
+        "12:25:00",
+    ),
+}
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_a_row_that_was_never_written_is_found(lost: str) -> None:
+    create, steps, planned = LOST[lost]
+    bench = Bench()
+    bench.call("schedule create", name="j", call="x", **create)
+    for operation, fields in steps:
+        if operation:
+            bench.call(operation, schedule="j", **fields)
+        else:
+            bench.advance(fields["lasts"])
+    context = OperationContext(store=bench.store, ids=TimedIds(), notify=lambda _: None)
+    history, now = read_history(context), to_time(bench.now)
+    (removed,) = [run for run in history.runs if run.planned_at == to_time(at(planned))]
+    assert check(history, now=now).holds
+
+    found = check(without_row(history, removed), now=now).violations
+    assert any(one.invariant == "I3" for one in found), outcomes(bench)

@@ -9,7 +9,7 @@ from timewright.verification.rows import AdjustmentRow, ScheduleRow
 from timewright.verification.view import NEVER, HistoryView
 
 # Adjustments after which a hint for one instant may be over, or waits for the end of a pause.
-_REPLACING = ("one_shot", "clear_hints", "pause", "hint_pause", "resume", "skip", "move", "edit")
+_REPLACING = ("one_shot", "clear_hints", "skip", "move", "edit")
 
 
 def undecided_requests(view: HistoryView, schedule: ScheduleRow) -> Iterator[int]:
@@ -39,12 +39,12 @@ def _pause_ends(view: HistoryView, schedule: ScheduleRow) -> Iterator[int]:
     """
     adjustments, rows = view.adjustments.get(schedule.id, ()), view.occurrences.get(schedule.id, ())
     pauses = view.pauses.get(schedule.id, ())
-    stops = [row.at for row in adjustments if row.kind in ("failing", "resume", "edit")]
+    stops = [row.at for row in adjustments if row.kind == "failing"]
     for pause, ended in pauses:
         begins = min([pause.at, *(one.at for one, end in pauses if one.at <= pause.at <= end)])
         goes_on = any(one is not pause and one.at <= ended < end for one, end in pauses)
         was_due = any(row.planned_at < begins and row.created_at >= ended for row in rows)
-        is_ahead = any(row.cursor >= ended for row in adjustments if row.at <= ended)
+        is_ahead = any(row.cursor > ended for row in adjustments if row.at <= ended)
         is_ahead |= any(row.kind == "skip" and (row.planned_at or 0) >= ended for row in adjustments)
         is_stopped = any(begins <= at <= ended for at in stops)
         if begins < ended <= view.now and not (goes_on or was_due or is_ahead or is_stopped):
@@ -67,9 +67,10 @@ def _is_replaced(view: HistoryView, schedule: ScheduleRow, hint: AdjustmentRow, 
     """Whether anything else may have decided between the request of a hint and its admission."""
     rows = view.adjustments.get(schedule.id, ())
     later = (row for row in rows if row.seq > hint.seq and row.kind in _REPLACING)
-    spans = [(row.at, ended) for row, ended in view.pauses.get(schedule.id, ())]
-    spans += view.interval_hints.get(schedule.id, ())
-    spans += view.streaks.get(schedule.id, ())
+    # A hint for an instant behind one that a person skips stays.
+    passed = hint.planned_at or 0
+    later = (row for row in later if row.kind not in ("skip", "move") or (row.planned_at or 0) >= passed)
+    spans = [*view.interval_hints.get(schedule.id, ()), *view.streaks.get(schedule.id, ())]
     return any(row.at <= until for row in later) or any(
-        began <= until and hint.at <= min(ended, NEVER) for began, ended in spans
+        began < until and hint.at <= min(ended, NEVER) for began, ended in spans
     )
