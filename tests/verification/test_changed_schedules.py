@@ -398,6 +398,26 @@ def test_an_edit_keeps_an_instant_that_counts_from_the_first_end_of_a_run_that_w
     assert alarms(bench) == []
 
 
+def test_an_instant_that_a_cadence_kept_counts_failures_of_runs_that_were_reset_since() -> None:
+    """Dense seed 130000067: I7, because the second of two failures was no longer known."""
+    bench = Bench()
+    terms = {
+        "cadence": {"ladder": {"steps": ["1m", "10m"]}},
+        "retry": {"max_attempts": 1, "exhausted": "park"},
+    }
+    bench.call("schedule create", name="j", call="x", every="3m", **terms)
+    bench.target.script("j", fail(after="5s"), fail(after="90s"), succeed())
+    bench.advance("8m")
+    assert bench.progress("j").next_at == at("12:17:30")
+    bench.call("schedule run", schedule="j")
+    bench.advance("10s")
+    bench.call("schedule update", schedule="j", every="2m")
+    bench.call("run reset", run=bench.runs("j")[1].id, reason="again")
+    bench.advance("1m")
+
+    assert alarms(bench) == []
+
+
 def test_a_resumed_schedule_may_still_have_to_catch_up_on_what_came_due_before_its_pause() -> None:
     """Dense seeds 110000042 and 110000092: I23, because the pause stays stored until its rows are written."""
     bench = Bench()

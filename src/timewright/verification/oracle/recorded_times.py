@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from functools import cached_property
-from itertools import groupby
-from operator import itemgetter
 
+from timewright.verification.oracle.failure_counts import count_failures
 from timewright.verification.oracle.revision_spans import history_starts_at
 from timewright.verification.oracle.schedule_policy import SchedulePolicy
 from timewright.verification.rows import ScheduleRow
@@ -141,26 +140,7 @@ class RecordedTimes:
 
     @cached_property
     def _streaks(self) -> tuple[list[int], list[int]]:
-        """When runs ended, by hand or not, and how many had failed in a row by then, at most.
-
-        The order of runs that ended at one instant is not known: their failures may continue the streak
-        before it, or come after their successes and begin one.
-        """
-        results = [
-            (row.finished_at, row.state != "succeeded")
-            for row in self._runs
-            if row.finished_at is not None and row.state not in ("skipped", "cancelled")
-        ]
-        results.sort(key=lambda result: (result[0], not result[1]))
-        counts: list[int] = []
-        count = 0
-        for _, at_once in groupby(results, key=itemgetter(0)):
-            outcomes = [failed for _, failed in at_once]
-            failures = sum(outcomes)
-            counts += range(count + 1, count + failures + 1)
-            counts += [failures] * (len(outcomes) - failures)
-            count = counts[-1]
-        return [at for at, _ in results], counts
+        return count_failures(self._view, self._runs)
 
     @cached_property
     def _ends(self) -> set[int]:
