@@ -153,6 +153,34 @@ def test_an_instant_that_a_hint_made_due_stays_due_after_the_hint_is_cleared(ben
     assert bench.outcomes_of(job) == [(5, "ready")]
 
 
+@pytest.mark.parametrize("passes", [0, 1, 3])
+@pytest.mark.parametrize("is_cleared", [False, True])
+def test_a_requested_instant_that_is_due_in_a_backlog_stays_due_when_its_hint_ends(
+    bench: LedgerHarness, passes: int, is_cleared: bool
+) -> None:
+    """Dense seed 120000422: a limit carried it over, and another hint took its place."""
+    job = bench.schedule(trigger=Every(5 * MINUTE), adaptive=True, catch_up=CatchUp.ALL, catch_up_limit=1)
+    bench.hint(job, once(12, expires=30))
+    bench.move_to(32)
+    for _ in range(passes):
+        bench.admit()
+        bench.work()
+    if is_cleared:
+        clear_hints(bench.store, job.id, by=ADA, now=bench.now)
+    else:
+        bench.hint(job, once(33))
+        bench.hint(job, once(41))
+    bench.move_to(42)
+    for _ in range(20):
+        bench.admit()
+        bench.work()
+        bench.advance(1)
+    planned = [run.planned_at for run in bench.runs(job)]
+    wished = [] if is_cleared else [at(41)]
+    assert planned == sorted([at(12), *wished, *(at(minute) for minute in range(5, 45, 5))])
+    assert bench.progress(job).hints == NO_HINTS
+
+
 def test_a_wish_for_a_paused_schedule_is_kept_and_moves_nothing(bench: LedgerHarness) -> None:
     job = adaptive(bench)
     bench.pause(job)

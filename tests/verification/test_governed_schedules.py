@@ -155,6 +155,25 @@ def test_a_missing_row_at_the_end_of_a_pause_is_found() -> None:
     assert any(alarm.startswith("I7") for alarm in alarms(bench)), outcomes(bench)
 
 
+def test_a_missing_row_of_a_hint_that_another_replaced_after_its_instant_is_found() -> None:
+    """Dense seed 120000422: what is due stays due, also if a limit carries it over."""
+    bench = Bench()
+    terms = {"every": "5m", "adaptive": True, "catch_up": "all", "catch_up_limit": 1}
+    bench.call("schedule create", name="j", call="x", **terms)
+    bench.call("hint once", schedule="j", after="12m")
+    bench.clock.advance("32m")
+    bench.call("hint once", schedule="j", after="12m")
+    bench.advance("30m")
+    removed = bench.runs("j")[2]
+    assert removed.planned_at == at("12:12:00")
+    assert alarms(bench) == []
+    connection = cast("SqliteStore", bench.store)._writer.connection
+    connection.execute("DELETE FROM attempts WHERE run_id = ?", (removed.id,))
+    connection.execute("DELETE FROM runs WHERE id = ?", (removed.id,))
+
+    assert any("12:12:00Z, as asked" in alarm for alarm in alarms(bench)), outcomes(bench)
+
+
 @pytest.mark.parametrize("until", ["12:01:30", "12:02:00"])
 @pytest.mark.parametrize("is_late", [False, True])
 def test_an_interval_goes_on_after_a_skip_that_a_pause_ends_at(until: str, is_late: bool) -> None:

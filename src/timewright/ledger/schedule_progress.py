@@ -297,7 +297,9 @@ def progress_without_hints(
         ended = replace(interval, expires_at=min(interval.expires_at, now)) if interval is not None else None
         progress = replace(progress, hints=replace(progress.hints, interval=ended))
         if is_due:
-            return progress
+            one_shot = record.progress.hints.one_shot
+            due = one_shot.due_by(now) if one_shot is not None else None
+            return replace(progress, hints=replace(progress.hints, one_shot=due))
         # Instants before the interval hint are undecided because of the hinted pause, which ends now.
         return apply_decision(record.schedule, progress, decide_pause(progress, until=now))
     if interval is not None:
@@ -369,7 +371,9 @@ def _add_hint(hints: Hints, request: HintRequest, *, now: datetime) -> Hints:
         since = last.since or last.created_at if last is not None else None
         return replace(hints, interval=replace(request, created_at=made_at, since=since))
     if isinstance(request, OneShotHint):
-        return replace(hints, one_shot=replace(request, created_at=made_at))
+        before = hints.one_shot.due_by(made_at) if hints.one_shot is not None else None
+        due = before.instants if before is not None else ()
+        return replace(hints, one_shot=replace(request, created_at=made_at, due=due))
     # A pause that follows another without a gap continues it.
     began = hints.pause.created_at if hints.pause is not None else None
     return replace(hints, pause=replace(request, created_at=began or made_at))

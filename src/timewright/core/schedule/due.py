@@ -226,8 +226,8 @@ def due_before(
     due = _due_by_trigger(schedule, progress, until=until, calendars=calendars)
     due = _add_displaced(schedule, progress, due, until=until, calendars=calendars)
     one_shot = progress.hints.one_shot if schedule.adaptive and not schedule.clamp.min else None
-    if one_shot is not None and one_shot.at < one_shot.expires_at:
-        requested = [Decision(one_shot.at, Source.AI_ONESHOT)]
+    if one_shot is not None:
+        requested = [Decision(at, Source.AI_ONESHOT) for at in one_shot.instants]
         due = _add_requested(schedule, due, requested, until=until, calendars=calendars)
     following = due.following.at if due.following is not None else None
     is_before = following is not None and following <= replaced
@@ -263,8 +263,8 @@ def _due_with_hints(
                 due = list_clamped(schedule, progress, after, first=stands, until=until, calendars=calendars)
             else:
                 requested.append(stands)
-    if one_shot is not None and one_shot.at < one_shot.expires_at and not schedule.clamp.min:
-        requested.append(Decision(one_shot.at, Source.AI_ONESHOT))
+    if one_shot is not None and not schedule.clamp.min:
+        requested += [Decision(at, Source.AI_ONESHOT) for at in one_shot.instants]
     due = _add_requested(schedule, due, requested, until=until, calendars=calendars)
     if schedule.clamp.min and due.last is not None and due.last in due.decisions and not due.more:
         # The last occurrence may be a requested one, from which the clamp counts. What the trigger has until

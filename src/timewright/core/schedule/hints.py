@@ -45,13 +45,27 @@ class IntervalHint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class OneShotHint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Run at this instant; used up by the run it causes."""
+    """Run at this instant; used up by the run it causes.
+
+    `due` are instants of earlier hints that came due before this one, and that a limit carries over.
+    """
 
     at: datetime
     expires_at: datetime
     reason: HintReason = ""
     actor: str = ""
     created_at: datetime | None = None
+    due: tuple[datetime, ...] = ()
+
+    @property
+    def instants(self) -> tuple[datetime, ...]:
+        """The instants that it requests; one at its expiry or later is none."""
+        return (*self.due, self.at) if self.at < self.expires_at else self.due
+
+    def due_by(self, now: datetime) -> OneShotHint | None:
+        """Return what is left of it when it ends: what came due by then, if anything did."""
+        due = [at for at in self.instants if at <= now]
+        return replace(self, at=due[-1], due=tuple(due[:-1])) if due else None
 
 
 class PauseHint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -89,8 +103,11 @@ class Hints(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def without_used(self, *, until: datetime) -> Hints:
         """Return the hints without a one-shot hint whose instant is decided."""
-        is_used = self.one_shot is not None and self.one_shot.at <= until
-        return replace(self, one_shot=None) if is_used else self
+        hint = self.one_shot
+        if hint is None or (hint.at > until and not hint.due):
+            return self
+        left = replace(hint, due=tuple(at for at in hint.due if at > until))
+        return replace(self, one_shot=left if hint.at > until else None)
 
 
 NO_HINTS = Hints()

@@ -9,7 +9,9 @@ from timewright.verification.rows import AdjustmentRow, ScheduleRow
 from timewright.verification.view import NEVER, HistoryView
 
 # Adjustments after which a hint for one instant may be over, or waits for the end of a pause.
-_REPLACING = ("one_shot", "clear_hints", "skip", "move", "edit")
+_REPLACING = ("skip", "move", "edit")
+# Those that end it only before its instant: what is due stays due.
+_ENDING = ("one_shot", "clear_hints")
 
 
 def undecided_requests(view: HistoryView, schedule: ScheduleRow) -> Iterator[int]:
@@ -59,18 +61,20 @@ def _one_shots(view: HistoryView, schedule: ScheduleRow) -> Iterator[int]:
         if at is None or hint.until is None or at >= hint.until or at > view.now:
             continue
         admitted = min((row.created_at for row in rows if row.created_at >= at), default=view.now)
-        if not _is_replaced(view, schedule, hint, until=admitted):
+        if not _is_replaced(view, schedule, hint, at=at, until=admitted):
             yield at
 
 
-def _is_replaced(view: HistoryView, schedule: ScheduleRow, hint: AdjustmentRow, *, until: int) -> bool:
+def _is_replaced(
+    view: HistoryView, schedule: ScheduleRow, hint: AdjustmentRow, *, at: int, until: int
+) -> bool:
     """Whether anything else may have decided between the request of a hint and its admission."""
-    rows = view.adjustments.get(schedule.id, ())
-    later = (row for row in rows if row.seq > hint.seq and row.kind in _REPLACING)
+    later = [row for row in view.adjustments.get(schedule.id, ()) if row.seq > hint.seq]
+    if any(row.at <= at for row in later if row.kind in _ENDING):
+        return True
     # A hint for an instant behind one that a person skips stays.
-    passed = hint.planned_at or 0
-    later = (row for row in later if row.kind not in ("skip", "move") or (row.planned_at or 0) >= passed)
+    later = [row for row in later if row.kind == "edit" or (row.planned_at or 0) >= at]
     spans = [*view.interval_hints.get(schedule.id, ()), *view.streaks.get(schedule.id, ())]
-    return any(row.at <= until for row in later) or any(
+    return any(row.at <= until for row in later if row.kind in _REPLACING) or any(
         began < until and hint.at <= min(ended, NEVER) for began, ended in spans
     )
