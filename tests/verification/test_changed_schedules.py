@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.oracle.damage import without_row
-from tests.promises.schedule_outcomes import alarms, at, skipped_at_ten_past
+from tests.promises.schedule_outcomes import alarms, at, minutes, skipped_at_ten_past
 from timewright.core.moments import to_micros
 from timewright.ids import TimedIds
 from timewright.operations import OperationContext
@@ -228,6 +228,33 @@ def test_instants_that_a_success_opened_stay_open_after_another_streak(by_hand: 
         bench.call("schedule run", schedule="j", force=True)
     bench.advance("1h")
 
+    assert bench.progress("j").replaced_after is None
+    assert alarms(bench) == []
+
+
+@pytest.mark.parametrize("ends_by_itself", [False, True])
+@pytest.mark.parametrize("fails_first", [False, True])
+def test_instants_that_a_success_opened_stay_open_in_a_pause_in_which_runs_fail(
+    ends_by_itself: bool, fails_first: bool
+) -> None:
+    """Dense seed 130000574: a limit carried them over, and a failure in the pause dropped them."""
+    bench = Bench()
+    terms = {"cadence": {"stretch": {}}, "catch_up": "all", "catch_up_limit": 2, "overlap": "queue"}
+    bench.call("schedule create", name="j", call="x", every="1m", lease={"length": "1d"}, **terms)
+    bench.target.script("j", fail(after="30s"), succeed(after="20m"), fail(after="1m"), succeed(after="2m"))
+    bench.advance("2m")
+    bench.clock.advance("10m")
+    bench.advance("21m10s" if fails_first else "20m30s")
+    assert bench.progress("j").reopened_after == at("12:04:00") - timedelta(microseconds=1)
+    bench.call("schedule pause", schedule="j", **({"until": at("12:39:00")} if ends_by_itself else {}))
+    bench.advance("40s")
+    assert bench.progress("j").failures > 0
+    if not ends_by_itself:
+        bench.call("schedule resume", schedule="j")
+    bench.advance("1h")
+
+    planned = {run.planned_at for run in bench.runs("j")}
+    assert set(minutes(4, 22)) <= planned
     assert bench.progress("j").replaced_after is None
     assert alarms(bench) == []
 

@@ -97,7 +97,8 @@ def progress_when_revised(
     if _is_due(progress, now=now) and is_requested(progress.source, progress.trail):
         # A limit carries over an instant that a hint decided.
         return progress
-    if is_in_streak(schedule, progress) and not counts_from_last_start(schedule):
+    is_replaced = is_in_streak(schedule, progress) and not counts_from_last_start(schedule)
+    if is_replaced and progress.cursor >= (progress.failing_since or progress.cursor):
         # From here on the cadence replaces instants of the new plan.
         progress = replace(progress, replaced_after=progress.cursor)
     progress = _plan_from(schedule, progress, calendars, now=looks_from)

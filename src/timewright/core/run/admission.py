@@ -130,7 +130,7 @@ def admit_general(
     begins = at_reopened(progress) if is_reopened else progress
     if pauses.spans and not follows_trigger(schedule, progress, now=now):
         admission = _admit_replaced(
-            schedule, begins, pauses, in_flight=in_flight, now=now, calendars=calendars
+            schedule, begins, pauses, in_flight=in_flight, now=now, calendars=calendars, decided=decided
         )
     else:
         admission = _admit_due(
@@ -156,6 +156,7 @@ def _admit_replaced(
     in_flight: InFlightCounts,
     now: datetime,
     calendars: Mapping[str, Calendar],
+    decided: frozenset[datetime],
 ) -> Admission:
     """Decide after a pause what came due before a hint replaced the trigger, then plan by the hint."""
     replaced = replaced_at(schedule, progress)
@@ -164,14 +165,20 @@ def _admit_replaced(
         due = due_before(schedule, progress, replaced, until=now, calendars=calendars)
         if due.more or progress.source is not Source.PAUSED:
             return _admit_due(
-                schedule, progress, pauses=pauses, in_flight=in_flight, now=now, calendars=calendars
+                schedule,
+                progress,
+                pauses=pauses,
+                in_flight=in_flight,
+                now=now,
+                calendars=calendars,
+                decided=decided,
             )
         if due.occurrences or due.displaced:
             stands = Decision(pauses.last_end, Source.PAUSED)
             before = _decide_due(
                 schedule,
                 progress,
-                replace(due, following=stands),
+                replace(due, following=stands, decided=decided),
                 pauses=pauses,
                 in_flight=in_flight,
                 now=now,

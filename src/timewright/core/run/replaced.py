@@ -1,8 +1,9 @@
 """Instants of the trigger that a cadence replaced, and that are occurrences once a run ends the streak.
 
-`replaced_after` is set by the first admission in a streak of failures: trigger instants between it and the
-cursor may have no row. If a run ends the streak that was planned before the cursor, they are reopened: the
-next admission decides those after the run that have no row (ruling 23).
+`replaced_after` is set by an admission in a streak of failures, no earlier than the first failure: trigger
+instants between it and the cursor may have no row. If a run ends the streak that was planned before the
+cursor, they are reopened: the next admission decides those after the run that have no row (ruling 23). They
+stay open in another streak, which begins later.
 """
 
 from __future__ import annotations
@@ -23,11 +24,8 @@ from timewright.core.schedule.schedule import Schedule, ScheduleProgress, apply_
 
 def has_reopened(schedule: Schedule, progress: ScheduleProgress) -> bool:
     """Whether instants between `replaced_after` and the cursor have to be decided."""
-    if progress.replaced_after is None:
-        return False
-    at = progress.next_at if progress.source is not Source.PAUSED else None
-    is_next = at is not None and at <= progress.cursor
-    return is_next or not is_in_streak(schedule, progress)
+    in_streak = is_in_streak(schedule, progress)
+    return (progress.reopened_after if in_streak else progress.replaced_after) is not None
 
 
 def reopen_replaced(progress: ScheduleProgress, run: Run) -> ScheduleProgress:
@@ -79,8 +77,9 @@ def note_replaced(
     What a pause, a hint or the clamp replaced is no occurrence afterwards, so it counts from after them.
     """
     since, after = before.replaced_after, admission.progress
-    if after.cursor > before.cursor:
-        since = since or before.cursor
+    begins = max(before.cursor, before.failing_since or before.cursor)
+    if after.cursor > begins:
+        since = since or begins
     counts_from_run = counts_from_last_start(schedule) or isinstance(schedule.trigger, After)
     is_hinted = schedule.adaptive and before.hints.interval is not None
     is_clamped = bool(schedule.clamp.min or schedule.clamp.max)

@@ -75,7 +75,7 @@ def resume_progress(progress: ScheduleProgress, *, now: datetime) -> SchedulePro
         reason="",
         failures=0,
         failing_since=None,
-        replaced_after=None if progress.failures else progress.replaced_after,
+        replaced_after=progress.reopened_after,
         cursor=max(progress.cursor, now) if stopped else progress.cursor,
         next_at=None if stopped else progress.next_at,
         paused_at=None if stopped else progress.paused_at,

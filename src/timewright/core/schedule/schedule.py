@@ -304,6 +304,12 @@ class ScheduleProgress(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     replaced_after: datetime | None = None
     hints: Hints = NO_HINTS
 
+    @property
+    def reopened_after(self) -> datetime | None:
+        """`replaced_after`, unless the streak of failures set it that goes on (`core.run.replaced`)."""
+        since, failing = self.replaced_after, self.failing_since
+        return since if since is None or failing is None or since < failing else None
+
 
 def queue_limit_key(namespace: str, queue: str) -> str:
     """Return the key of a queue's concurrency limit."""
