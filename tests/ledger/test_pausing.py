@@ -10,7 +10,7 @@ from timewright.core.policies.backoff import Ladder
 from timewright.core.policies.policies import Align, CatchUp, Overlap
 from timewright.core.recurrence.triggers import After, Every, Once
 from timewright.core.run.run import Failed, RunState
-from timewright.core.schedule.hints import PauseHint
+from timewright.core.schedule.hints import NO_HINTS, PauseHint
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import InvalidInput, NotAllowed, NotFound
 
@@ -183,12 +183,42 @@ def test_a_pause_after_one_that_is_over_does_not_reach_back_to_it(bench: LedgerH
     assert bench.progress(job).paused_at == at(12)
 
 
-def test_a_pause_over_an_undecided_pause_continues_it(bench: LedgerHarness) -> None:
-    job = bench.schedule(trigger=Every(MINUTE, at(0)), catch_up=CatchUp.ALL)
-    bench.pause(job, until=at(5))
-    bench.move_to(12)
-    bench.pause(job)
-    assert bench.progress(job).paused_at == at(0)
+@pytest.mark.parametrize("limit", [1, 100])
+@pytest.mark.parametrize("is_admitted", [False, True])
+@pytest.mark.parametrize("is_hinted", [False, True])
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_an_instant_between_two_pauses_is_no_part_of_them(
+    bench: LedgerHarness, limit: int, is_admitted: bool, is_hinted: bool, is_resumed: bool
+) -> None:
+    """The first pause is still stored at the second: a limit carries over what was due before it."""
+    job = bench.schedule(
+        trigger=Every(MINUTE, at(0)), adaptive=True, catch_up=CatchUp.ALL, catch_up_limit=limit
+    )
+
+    def pause(until: float) -> None:
+        if is_hinted:
+            bench.hint(job, PauseHint(until=at(until)))
+        else:
+            bench.pause(job, until=at(until))
+
+    bench.move_to(3.5)
+    pause(5.5)
+    bench.move_to(8.5)
+    if is_admitted:
+        bench.admit()
+    if is_resumed and bench.progress(job).state is ScheduleState.PAUSED:
+        bench.resume(job)
+    pause(10.5)
+    bench.move_to(11.5)
+    for _ in range(20):
+        bench.admit()
+        bench.work()
+        bench.advance(1)
+    paused = [run.planned_at for run in bench.runs(job) if run.reason == "paused"]
+    assert paused == [at(4), at(5), at(9), at(10)]
+    assert [run.planned_at for run in bench.runs(job)] == [at(minute) for minute in range(1, 12)]
+    assert bench.progress(job).hints == NO_HINTS
+    assert bench.progress(job).paused_at is None
 
 
 @pytest.mark.parametrize("by_hint", [False, True])

@@ -230,6 +230,11 @@ DAMAGE: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "catch_up is none",
         (f"UPDATE runs SET state = 'cancelled' WHERE id = ({MISSED})",),
     ),
+    "a missed occurrence recorded as paused": (
+        "I23",
+        "lies in no pause",
+        (f"UPDATE runs SET reason = 'paused' WHERE id = ({MISSED})",),
+    ),
     "a run inside a pause": (
         "I23",
         "lies in a pause",

@@ -445,6 +445,24 @@ def test_an_instant_that_a_cadence_kept_counts_failures_of_runs_that_were_reset_
     assert alarms(bench) == []
 
 
+def test_verify_accepts_what_ran_between_two_pauses_of_which_the_first_was_still_stored() -> None:
+    bench = Bench()
+    terms = {"every": "1m", "catch_up": "all", "catch_up_limit": 1}
+    bench.call("schedule create", name="j", call="x", **terms)
+    bench.target.script("j", succeed(after="1m"))
+    bench.clock.advance("3m30s")
+    bench.call("schedule pause", schedule="j")
+    bench.advance("2m")
+    bench.call("schedule resume", schedule="j")
+    bench.advance("40s")
+    bench.call("schedule pause", schedule="j", until=at("12:08:30"))
+    bench.advance("10m")
+
+    paused = [run.planned_at for run in bench.runs("j") if run.reason == "paused"]
+    assert paused == [*minutes(4, 5), *minutes(7, 8)]
+    assert alarms(bench) == []
+
+
 def test_a_resumed_schedule_may_still_have_to_catch_up_on_what_came_due_before_its_pause() -> None:
     """Dense seeds 110000042 and 110000092: I23, because the pause stays stored until its rows are written."""
     bench = Bench()

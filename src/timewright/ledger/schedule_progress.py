@@ -198,10 +198,13 @@ def progress_when_paused(
     state = before.state
     if state is not ScheduleState.PAUSED:
         state = next_schedule_state(state, ScheduleEvent.PAUSE)
-    # A pause counts as over once its occurrences are decided; before that they would count as missed.
-    is_over = before.paused_until is not None and before.paused_until <= min(now, before.cursor)
-    began = now if before.paused_at is None or is_over else before.paused_at
-    progress = replace(before, state=state, reason=reason, paused_at=began, paused_until=until)
+    ended, hints = before.paused_until, before.hints
+    began = now if before.paused_at is None else before.paused_at
+    if ended is not None and ended <= now:
+        # What lies between the pauses is no part of them. An admission may not have recorded the first yet.
+        hints = replace(hints, ended_pauses=(*hints.ended_pauses, (began, ended)))
+        began = now
+    progress = replace(before, state=state, reason=reason, paused_at=began, paused_until=until, hints=hints)
     end = pause_end(progress, now=now) if until is not None else None
     return apply_decision(record.schedule, progress, decide_pause(progress, until=end))
 
@@ -221,7 +224,10 @@ def as_paused(schedule: Schedule, progress: ScheduleProgress, *, now: datetime) 
         hints = replace(progress.hints.unexpired(now=failed_at), pause=progress.hints.pause)
         progress = replace(progress, cursor=max(progress.cursor, failed_at), hints=hints)
     began = progress.paused_at or progress.cursor
-    return replace(progress, state=ScheduleState.PAUSED, source=Source.PAUSED, paused_at=began)
+    until = None if progress.state is ScheduleState.PARKED else progress.paused_until
+    return replace(
+        progress, state=ScheduleState.PAUSED, source=Source.PAUSED, paused_at=began, paused_until=until
+    )
 
 
 def check_adaptive(schedule: Schedule) -> None:
@@ -284,7 +290,8 @@ def progress_without_hints(
     """The progress without hints; a hinted pause ends now."""
     pause = record.progress.hints.pause
     ended_pause = replace(pause, until=min(pause.until, now)) if pause is not None else None
-    progress = replace(record.progress, hints=Hints(pause=ended_pause))
+    ended_pauses = record.progress.hints.ended_pauses
+    progress = replace(record.progress, hints=Hints(pause=ended_pause, ended_pauses=ended_pauses))
     is_due = _is_due(progress, now=now)
     if progress.state is not ScheduleState.ACTIVE:
         if progress.paused_until is None or (is_due and progress.paused_until <= now):
@@ -376,5 +383,9 @@ def _add_hint(hints: Hints, request: HintRequest, *, now: datetime) -> Hints:
         due = before.instants if before is not None else ()
         return replace(hints, one_shot=replace(request, created_at=made_at, due=due))
     # A pause that follows another without a gap continues it.
-    began = hints.pause.created_at if hints.pause is not None else None
+    last_pause = hints.pause
+    began = last_pause.created_at if last_pause is not None else None
+    if last_pause is not None and began is not None and last_pause.until < made_at:
+        hints = replace(hints, ended_pauses=(*hints.ended_pauses, (began, last_pause.until)))
+        began = made_at
     return replace(hints, pause=replace(request, created_at=began or made_at))

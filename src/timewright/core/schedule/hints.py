@@ -78,18 +78,22 @@ class PauseHint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Hints(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """At most one hint of each kind."""
+    """At most one hint of each kind.
+
+    `ended_pauses` are earlier pauses, of users too, whose occurrences are not recorded yet: start and end.
+    """
 
     interval: IntervalHint | None = None
     one_shot: OneShotHint | None = None
     pause: PauseHint | None = None
+    ended_pauses: tuple[tuple[datetime, datetime], ...] = ()
 
     def unexpired(self, *, now: datetime) -> Hints:
         """Return the hints that have not expired; one that expires exactly now has expired."""
         interval = self.interval if self.interval and self.interval.expires_at > now else None
         one_shot = self.one_shot if self.one_shot and self.one_shot.expires_at > now else None
         pause = self.pause if self.pause and self.pause.until > now else None
-        return Hints(interval=interval, one_shot=one_shot, pause=pause)
+        return replace(self, interval=interval, one_shot=one_shot, pause=pause)
 
     def next_expiry(self) -> datetime | None:
         """Return when the first interval or one-shot hint expires; None without one."""

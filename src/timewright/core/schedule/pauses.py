@@ -38,7 +38,7 @@ NO_PAUSES = Pauses(())
 
 def unrecorded_pauses(progress: ScheduleProgress, scoped: Pauses = NO_PAUSES) -> Pauses:
     """Return the pauses that are not recorded yet: by a user, by a hint, and `scoped` ones."""
-    hint, spans = progress.hints.pause, list(scoped.spans)
+    hint, spans = progress.hints.pause, [*scoped.spans, *progress.hints.ended_pauses]
     if hint is None and progress.paused_until is None:
         return scoped
     if progress.paused_until is not None:
@@ -56,7 +56,7 @@ def clear_pauses(progress: ScheduleProgress) -> ScheduleProgress:
         and progress.state is ScheduleState.ACTIVE
     ):
         return progress
-    hints = replace(progress.hints, pause=None)
+    hints = replace(progress.hints, pause=None, ended_pauses=())
     return replace(progress, state=ScheduleState.ACTIVE, paused_at=None, paused_until=None, hints=hints)
 
 
@@ -79,7 +79,9 @@ def resume_progress(progress: ScheduleProgress, *, now: datetime) -> SchedulePro
         cursor=max(progress.cursor, now) if stopped else progress.cursor,
         next_at=None if stopped else progress.next_at,
         paused_at=None if stopped else progress.paused_at,
-        paused_until=None if stopped or progress.paused_at is None else now,
+        paused_until=None
+        if stopped or progress.paused_at is None
+        else min(progress.paused_until or now, now),
         wake_at=now,
         hints=hints,
     )

@@ -14,7 +14,6 @@ from timewright.core.schedule.hints import (
     DEFAULT_INTERVAL_TTL,
     DEFAULT_ONE_SHOT_TTL,
     MAX_PAUSE,
-    Hints,
     IntervalHint,
     OneShotHint,
     PauseHint,
@@ -62,12 +61,20 @@ class HintPause(WriteRequest, frozen=True, kw_only=True):
     until: datetime
 
 
+class ActiveHints(Struct, frozen=True, kw_only=True):
+    """At most one hint of each kind."""
+
+    interval: IntervalHint | None
+    one_shot: OneShotHint | None
+    pause: PauseHint | None
+
+
 class HintStatus(Struct, frozen=True, kw_only=True):
     """The active hints, the next occurrence with them, and what it would be without them."""
 
     schedule: str
     adaptive: bool
-    hints: Hints
+    hints: ActiveHints
     next_at: datetime | None
     source: Source | None
     without_hints: datetime | None
@@ -220,11 +227,12 @@ def _check_rate(tx: Transaction, record: ScheduleRecord, *, now: datetime) -> No
 def _hint_status(tx: Transaction, schedule_id: str, *, now: datetime) -> HintStatus:
     record = tx.get_schedules([schedule_id])[schedule_id]
     schedule, progress = record.schedule, record.progress
+    hints = progress.hints.unexpired(now=now)
     calendars = load_calendars(tx, [schedule]).for_schedule(schedule)
     return HintStatus(
         schedule=schedule.name,
         adaptive=schedule.adaptive,
-        hints=progress.hints.unexpired(now=now),
+        hints=ActiveHints(interval=hints.interval, one_shot=hints.one_shot, pause=hints.pause),
         next_at=progress.next_at,
         source=progress.source,
         without_hints=baseline(schedule, progress, now=now, base=now, calendars=calendars).at,

@@ -6,6 +6,8 @@ from bisect import bisect_left, bisect_right
 from itertools import groupby, pairwise
 from typing import Any
 
+from msgspec.structs import replace
+
 from timewright.verification.checker import Coverage, Violations, invariant
 from timewright.verification.invariants.governed import (
     check_counted_from_start,
@@ -17,7 +19,7 @@ from timewright.verification.oracle.revision_spans import last_instant
 from timewright.verification.oracle.schedule_policy import SchedulePolicy
 from timewright.verification.oracle.times import DAY, MINUTE, SECOND, format_instant, parse_instant
 from timewright.verification.rows import JsonObject, PauseRow, RunRow, ScheduleRow
-from timewright.verification.view import HistoryView
+from timewright.verification.view import NEVER, HistoryView
 
 MAX_HINT_TTL_US = DAY
 HINT_KINDS = ("interval", "one_shot")
@@ -76,7 +78,15 @@ def catch_up_is_obeyed(view: HistoryView, coverage: Coverage) -> Violations:
 
 @invariant("I23", "pauses hold", unit="pauses")
 def nothing_runs_during_a_pause(view: HistoryView, coverage: Coverage) -> Violations:
-    """No occurrence runs whose instant lies in a pause, unless it was decided before the pause began."""
+    """No occurrence runs whose instant lies in a pause, unless it was decided before the pause began.
+
+    What was skipped because of a pause lies in one.
+    """
+    for run in (run for rows in view.occurrences.values() for run in rows if _is_skipped_as_paused(run)):
+        coverage.count += 1
+        if not (_is_in_pause(view, run, run.planned_at) and _is_in_pause(view, run, last_instant(run))):
+            at = format_instant(run.planned_at)
+            yield f"{at} was skipped as paused, but lies in no pause", (run,)
     for schedule_id, pauses in view.pauses.items():
         rows = view.occurrences.get(schedule_id, [])
         for pause, ended in pauses:
@@ -94,6 +104,29 @@ def nothing_runs_during_a_pause(view: HistoryView, coverage: Coverage) -> Violat
         error = state_error(view, schedule, view.policies.get((schedule.id, schedule.revision)))
         if error:
             yield f"{schedule.name} {error}", (schedule,)
+
+
+def _is_skipped_as_paused(run: RunRow) -> bool:
+    return run.state == "skipped" and run.reason == "paused"
+
+
+def _is_in_pause(view: HistoryView, run: RunRow, at: int) -> bool:
+    """Whether an instant of a schedule lies in a pause of its own or of a scope, or while it was parked."""
+    schedule_id = run.schedule_id
+    # A row that was skipped does not name the queue of its schedule.
+    run = replace(run, queue=_body(view, run).get("queue") or "")
+    spans = [(pause.at, ended) for pause, ended in view.pauses.get(schedule_id, ())]
+    spans += [
+        (pause.at, min(end for end in (pause.until, pause.ended_at, NEVER) if end is not None))
+        for pause in view.history.pauses
+        if _is_paused(view, pause, run)
+    ]
+    # What came due while it was parked is recorded by the resume.
+    resumes = [line for line in view.audit.get(schedule_id, ()) if line.action == "schedule.resume"]
+    parked = {line.at for line in resumes if line.before == "parked"}
+    adjustments = view.adjustments.get(schedule_id, ())
+    spans += [(row.cursor, row.at) for row in adjustments if row.kind == "resume" and row.at in parked]
+    return any(began <= at < ended for began, ended in spans)
 
 
 @invariant("I54", "nothing is leased under a pause", unit="pauses")
@@ -138,8 +171,13 @@ def _is_paused(view: HistoryView, pause: PauseRow, run: RunRow) -> bool:
     while run.parent and run.parent not in seen and run.parent in view.runs:
         seen.add(run.parent)
         run = view.runs[run.parent]
+    return _body(view, run).get(pause.scope) == pause.name
+
+
+def _body(view: HistoryView, run: RunRow) -> JsonObject:
+    """The definition of a run's schedule under which it was created."""
     bodies = (row.body for row in view.revisions.get(run.schedule_id, ()) if row.revision == run.revision)
-    return next(bodies, {}).get(pause.scope) == pause.name
+    return next(bodies, {})
 
 
 @invariant("I24", "decisions follow their source", unit="decisions")
