@@ -126,6 +126,22 @@ def test_a_delay_starts_again_from_the_end_of_the_pause(bench: LedgerHarness) ->
     assert bench.progress(job).next_at == at(35)
 
 
+@pytest.mark.parametrize("catch_up", [CatchUp.NONE, CatchUp.LAST, CatchUp.ALL])
+def test_a_delay_that_was_over_before_the_pause_is_no_part_of_it(
+    bench: LedgerHarness, catch_up: CatchUp
+) -> None:
+    """Dense seed 150000065: it was recorded as paused, and never ran."""
+    job = bench.schedule(trigger=After(10 * MINUTE), catch_up=catch_up)
+    bench.move_to(15)
+    bench.pause(job, until=at(25))
+    bench.move_to(25)
+    bench.admit()
+    assert bench.outcomes_of(job) == [(10, "missed" if catch_up is CatchUp.NONE else "ready")]
+    bench.move_to(30)
+    bench.work()
+    assert bench.progress(job).next_at == at(35 if catch_up is CatchUp.NONE else 40)
+
+
 def test_once_inside_a_pause_is_skipped_and_over(bench: LedgerHarness) -> None:
     job = bench.schedule(trigger=Once(at(5)))
     bench.pause(job)

@@ -229,13 +229,13 @@ def _admit_after_pause(
             alive = schedule.end_at is None or pauses.last_end <= schedule.end_at
             at = pauses.last_end if alive and decision.at is not None else None
             decision = decision.override(at, Source.PAUSED, why="the pause ended")
-        elif (
-            isinstance(schedule.trigger, After) and decision.at is not None and decision.at < pauses.last_end
-        ):
+        elif isinstance(schedule.trigger, After) and decision.at is not None and pauses.contains(decision.at):
             suppressed = (Skip(planned_at=decision.at, reason=Reason.PAUSED, source=decision.source),)
             progress = replace(progress, cursor=decision.at)
             decision = Decision(schedule.trigger.next_after(pauses.last_end), decision.source)
-        elif isinstance(schedule.trigger, After) and decision.at is not None:
+        elif (
+            isinstance(schedule.trigger, After) and decision.at is not None and decision.at >= pauses.last_end
+        ):
             suppressed, progress = skipped_after_run(schedule, progress, pauses)
         progress = apply_decision(schedule, progress, decision)
     progress = clear_pauses(progress)
