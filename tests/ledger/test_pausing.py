@@ -10,7 +10,7 @@ from timewright.core.policies.backoff import Ladder
 from timewright.core.policies.policies import Align, CatchUp, Overlap
 from timewright.core.recurrence.triggers import After, Every, Once
 from timewright.core.run.run import Failed, RunState
-from timewright.core.schedule.hints import NO_HINTS, PauseHint
+from timewright.core.schedule.hints import NO_HINTS, IntervalHint, PauseHint
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import InvalidInput, NotAllowed, NotFound
 
@@ -140,6 +140,18 @@ def test_a_delay_that_was_over_before_the_pause_is_no_part_of_it(
     bench.move_to(30)
     bench.work()
     assert bench.progress(job).next_at == at(35 if catch_up is CatchUp.NONE else 40)
+
+
+def test_a_delay_that_was_over_before_the_pause_stays_due_whatever_a_hint_decides(
+    bench: LedgerHarness,
+) -> None:
+    job = bench.schedule(trigger=After(10 * MINUTE), adaptive=True)
+    bench.move_to(15)
+    bench.pause(job, until=at(25))
+    bench.hint(job, IntervalHint(interval=20 * MINUTE, expires_at=at(60)))
+    bench.move_to(25)
+    bench.admit()
+    assert bench.outcomes_of(job) == [(10, "ready")]
 
 
 def test_once_inside_a_pause_is_skipped_and_over(bench: LedgerHarness) -> None:

@@ -19,6 +19,7 @@ from timewright.core.run.due_verdicts import (
     ALL_EXCLUDED,
     decide_without_expired,
     displaced_drops,
+    due_after_run,
     end_if_all_excluded,
     is_kept_away,
     restart_after,
@@ -220,6 +221,7 @@ def _admit_after_pause(
         else:
             suppressed, progress = skipped_before_hint(schedule, progress, pauses, calendars=calendars)
             decision = plan_next(schedule, progress, now=pauses.last_end, calendars=calendars)
+        decision = due_after_run(schedule, progress, pauses) or decision
         if counts_from_last_start(schedule) and pauses.last_end <= progress.cursor:
             # A user skipped the end of the pause, or a later instant: a late engine plans from there too.
             base = last_base(schedule, progress)

@@ -214,11 +214,25 @@ def skipped_after_run(
     at = schedule.trigger.next_after(progress.last_finished_at or schedule.created_at)
     if at is None or not progress.cursor < at < pauses.last_end:
         return (), progress
+    skip = Skip(planned_at=at, reason=Reason.PAUSED, source=Source.BASELINE_INTERVAL)
+    return () if _is_hinted(schedule, progress, at) else (skip,), replace(progress, cursor=at)
+
+
+def due_after_run(schedule: Schedule, progress: ScheduleProgress, pauses: Pauses) -> Decision | None:
+    """Return the decision of the end of the last run, if that came due before a pause and has no row."""
+    if not isinstance(schedule.trigger, After):
+        return None
+    at = schedule.trigger.next_after(progress.last_finished_at or schedule.created_at)
+    if at is None or not progress.cursor < at < pauses.last_end or pauses.contains(at):
+        return None
+    return None if _is_hinted(schedule, progress, at) else Decision(at, Source.BASELINE_INTERVAL)
+
+
+def _is_hinted(schedule: Schedule, progress: ScheduleProgress, at: datetime) -> bool:
+    """Whether the interval hint was made before an instant, which it then replaced."""
     hint = progress.hints.interval if schedule.adaptive else None
     since = (hint.since or hint.created_at) if hint is not None else None
-    is_replaced = since is not None and since < at
-    skip = Skip(planned_at=at, reason=Reason.PAUSED, source=Source.BASELINE_INTERVAL)
-    return () if is_replaced else (skip,), replace(progress, cursor=at)
+    return since is not None and since < at
 
 
 def skipped_before_hint(
