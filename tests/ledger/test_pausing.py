@@ -117,6 +117,23 @@ def test_counted_from_now_it_runs_at_the_very_end_of_the_pause(bench: LedgerHarn
     assert bench.outcomes_of(job) == [(25, "ready")]
 
 
+@pytest.mark.parametrize("is_hinted", [False, True])
+def test_counted_from_now_it_runs_at_the_end_of_the_first_of_two_pauses(
+    bench: LedgerHarness, is_hinted: bool
+) -> None:
+    """The engine was late, and the second pause began after the end of the first (ruling 2)."""
+    job = bench.schedule(trigger=Every(10 * MINUTE), align=Align.NOW, adaptive=True)
+    bench.pause(job, until=at(25))
+    bench.move_to(30)
+    if is_hinted:
+        bench.hint(job, PauseHint(until=at(40)))
+    else:
+        bench.pause(job, until=at(40))
+    bench.move_to(41)
+    bench.admit()
+    assert bench.outcomes_of(job) == [(25, "ready")]
+
+
 def test_a_delay_starts_again_from_the_end_of_the_pause(bench: LedgerHarness) -> None:
     job = bench.schedule(trigger=After(10 * MINUTE))
     bench.pause(job, until=at(25))

@@ -445,6 +445,23 @@ def test_an_instant_that_a_cadence_kept_counts_failures_of_runs_that_were_reset_
     assert alarms(bench) == []
 
 
+def test_verify_accepts_a_pause_by_hint_while_a_resumed_schedule_catches_up() -> None:
+    bench = Bench()
+    terms = {"every": "1m", "catch_up": "all", "catch_up_limit": 1, "adaptive": True}
+    bench.call("schedule create", name="j", call="x", **terms)
+    bench.target.script("j", succeed(after="1m"))
+    bench.clock.advance("5m30s")
+    bench.call("schedule pause", schedule="j")
+    bench.advance("1m")
+    bench.call("schedule resume", schedule="j")
+    bench.call("hint pause", schedule="j", until=at("12:07:30"))
+    assert bench.progress("j").paused_at is not None
+    assert alarms(bench) == []
+    bench.advance("20m")
+
+    assert alarms(bench) == []
+
+
 def test_verify_accepts_what_ran_between_two_pauses_of_which_the_first_was_still_stored() -> None:
     bench = Bench()
     terms = {"every": "1m", "catch_up": "all", "catch_up_limit": 1}

@@ -228,8 +228,10 @@ def _admit_after_pause(
             decision = plan_next(schedule, progress, now=pauses.last_end, base=base, calendars=calendars)
             progress = count_to(schedule, progress, decision)
         elif counts_from_last_start(schedule):
-            alive = schedule.end_at is None or pauses.last_end <= schedule.end_at
-            at = pauses.last_end if alive and decision.at is not None else None
+            # Another pause may have begun before an admission decided at the end of the first.
+            end = pauses.first_end_after(progress.cursor)
+            alive = schedule.end_at is None or end <= schedule.end_at
+            at = end if alive and decision.at is not None else None
             decision = decision.override(at, Source.PAUSED, why="the pause ended")
         elif isinstance(schedule.trigger, After) and decision.at is not None and pauses.contains(decision.at):
             suppressed = (Skip(planned_at=decision.at, reason=Reason.PAUSED, source=decision.source),)

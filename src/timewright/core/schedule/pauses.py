@@ -28,6 +28,11 @@ class Pauses(Struct, frozen=True):
         """The end of the last pause."""
         return max(end for _, end in self.spans)
 
+    def first_end_after(self, moment: datetime) -> datetime:
+        """The first end after an instant that no other pause contains; the last end if there is none."""
+        ends = (end for _, end in self.spans if end > moment and not self.contains(end))
+        return min(ends, default=self.last_end)
+
     def contains(self, moment: datetime) -> bool:
         """Whether a pause contains the instant; the end of a pause is exclusive."""
         return any(start <= moment < end for start, end in self.spans)

@@ -91,14 +91,17 @@ def state_error(view: HistoryView, schedule: ScheduleRow, policy: SchedulePolicy
 def _is_resuming(view: HistoryView, schedule: ScheduleRow) -> bool:
     """Whether the pause has ended, but stays stored: `catch_up` has not decided all that was due.
 
-    An edit since then may have left nothing of that, and then the next occurrence removes the pause.
+    A hinted pause since then puts that off. An edit since then may have left nothing of that, and then the
+    next occurrence removes the pause.
     """
     until, by = schedule.paused_until, view.now + view.skew
     if until is None or until > by:
         return False
     is_due = schedule.next_at is not None and schedule.next_at <= by
     rows = view.adjustments.get(schedule.id, ())
-    return is_due or any(row.kind == "edit" and row.at >= until for row in rows)
+    return (
+        is_due or schedule.source == "paused" or any(row.kind == "edit" and row.at >= until for row in rows)
+    )
 
 
 def _has_further_instants(view: HistoryView, schedule: ScheduleRow, policy: SchedulePolicy) -> bool:
