@@ -181,6 +181,18 @@ def test_a_requested_instant_that_is_due_in_a_backlog_stays_due_when_its_hint_en
     assert bench.progress(job).hints == NO_HINTS
 
 
+def test_an_interval_wish_after_a_pause_that_is_over_counts_from_now(bench: LedgerHarness) -> None:
+    """The engine was late: nothing was decided since the pause, from whose end the wish counted."""
+    job = bench.schedule(trigger=Every(10 * MINUTE), adaptive=True, catch_up=CatchUp.NONE)
+    bench.pause(job, until=at(5))
+    bench.move_to(25)
+    bench.hint(job, often(3))
+    assert next_at(bench, job) == (at(28), "ai-interval")
+    bench.move_to(28)
+    bench.admit()
+    assert bench.outcomes_of(job) == [(10, "missed"), (20, "missed"), (28, "ready")]
+
+
 def test_a_wish_for_a_paused_schedule_is_kept_and_moves_nothing(bench: LedgerHarness) -> None:
     job = adaptive(bench)
     bench.pause(job)

@@ -11,6 +11,7 @@ import pytest
 from tests.oracle.damage import without_row
 from tests.oracle.model import to_time
 from tests.promises.schedule_outcomes import alarms, at, outcomes
+from timewright.core.schedule.decision import Source
 from timewright.ids import TimedIds
 from timewright.operations import OperationContext
 from timewright.operations.health.verify import read_history
@@ -153,6 +154,29 @@ def test_a_missing_row_at_the_end_of_a_pause_is_found() -> None:
     connection.execute("DELETE FROM runs WHERE id = ?", (removed.id,))
 
     assert any(alarm.startswith("I7") for alarm in alarms(bench)), outcomes(bench)
+
+
+def test_a_requested_instant_in_a_pause_is_skipped_also_if_a_streak_begins_in_it() -> None:
+    """It ran at the end of the pause, and the trigger's instants after it were said to be requested."""
+    bench = Bench()
+    terms = {"cadence": {"stretch": {}}, "catch_up": "all", "adaptive": True}
+    bench.call("schedule create", name="j", call="x", cron="*/2 * * * *", **terms)
+    bench.target.script("j", fail(after="3m"), succeed())
+    bench.advance("3m")
+    bench.call("hint once", schedule="j", after="4m")
+    bench.call("hint pause", schedule="j", until=at("12:09:30"))
+    bench.advance("10m")
+
+    assert outcomes(bench)[:6] == [
+        (at("12:02:00"), "failed"),
+        (at("12:04:00"), "paused"),
+        (at("12:06:00"), "paused"),
+        (at("12:07:00"), "paused"),
+        (at("12:08:00"), "paused"),
+        (at("12:10:00"), "succeeded"),
+    ]
+    assert [run.source for run in bench.runs("j")].count(Source.AI_ONESHOT) == 1
+    assert alarms(bench) == []
 
 
 def test_a_missing_row_of_a_hint_that_another_replaced_after_its_instant_is_found() -> None:

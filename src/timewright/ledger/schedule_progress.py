@@ -109,13 +109,19 @@ def has_undecided_instant(record: ScheduleRecord, schedule: Schedule, *, now: da
     """Whether an instant is due that the new definition cannot plan, because it counts from elsewhere."""
     moved = bool(record.schedule.clamp.min)
     moved = moved or has_reopened(record.schedule, record.progress)
-    return has_due_instant(record, now=now) and (moved or not is_trigger_only(schedule, record.progress))
+    is_active = record.progress.state is ScheduleState.ACTIVE
+    return (
+        is_active
+        and has_due_instant(record, now=now)
+        and (moved or not is_trigger_only(schedule, record.progress))
+    )
 
 
 def has_due_instant(record: ScheduleRecord, *, now: datetime) -> bool:
     """Whether an instant is due and not decided yet, or was displaced by the clamp."""
     progress = record.progress
-    if progress.state is not ScheduleState.ACTIVE:
+    is_over = progress.state is ScheduleState.PAUSED and progress.paused_until is not None
+    if progress.state is not ScheduleState.ACTIVE and not is_over:
         return False
     if record.schedule.clamp.min and progress.source is Source.CLAMPED_MIN and progress.cursor < now:
         return True

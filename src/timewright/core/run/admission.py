@@ -216,7 +216,8 @@ def _admit_after_pause(
             suppressed, stays = skipped_during_streak(schedule, progress, pauses, calendars=calendars)
             # The end of the pause itself is no part of it: what is planned there is still open.
             before_end = pauses.last_end - _MICROSECOND
-            progress = clear_pauses(replace(progress, cursor=max(progress.cursor, before_end)))
+            hints = progress.hints.without_used(until=before_end)
+            progress = clear_pauses(replace(progress, cursor=max(progress.cursor, before_end), hints=hints))
             decision = stays or plan_next(schedule, progress, now=before_end, calendars=calendars)
         else:
             suppressed, progress = skipped_before_hint(schedule, progress, pauses, calendars=calendars)

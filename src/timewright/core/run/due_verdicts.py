@@ -172,9 +172,10 @@ def skipped_during_streak(
     Also returns the cadence's decision if it lies after the pause: then it stays. A streak may begin in the
     pause, by a run under way or by hand: the trigger decides before it.
     """
-    begins = max(progress.cursor, pauses.first_start - _MICROSECOND)
+    begins = paused_from = max(progress.cursor, pauses.first_start - _MICROSECOND)
     last = pauses.last_end - _MICROSECOND
     unpaused = clear_pauses(progress)
+    unpaused = replace(unpaused, hints=unpaused.hints.without_used(until=last))
     hint = unpaused.hints.interval
     if hint is not None and hint.created_at is not None and hint.created_at > begins:
         # It was made in the pause, and ended in it.
@@ -199,7 +200,10 @@ def skipped_during_streak(
     if first.at is not None and first.at <= last:
         others = list_occurrences(schedule, first.at, last, calendars=calendars).occurrences
         instants += [first.at, *(occurrence.at for occurrence in others)]
-    skips = tuple(Skip(planned_at=at, reason=Reason.PAUSED, source=first.source) for at in instants)
+    one_shot = progress.hints.one_shot if schedule.adaptive else None
+    requested = [at for at in one_shot.instants if paused_from < at <= last] if one_shot is not None else []
+    sources = dict.fromkeys(instants, first.source) | dict.fromkeys(requested, Source.AI_ONESHOT)
+    skips = tuple(Skip(planned_at=at, reason=Reason.PAUSED, source=sources[at]) for at in sorted(sources))
     stays = first.at is not None and first.at > last and first.source in BASELINE_SOURCES
     return skips, first if stays else None
 
@@ -250,7 +254,7 @@ def skipped_before_hint(
         return (), progress
     until_hint = Pauses(((pauses.first_start, since + _MICROSECOND),))
     skips, _ = skipped_during_streak(schedule, progress, until_hint, calendars=calendars)
-    return skips, replace(progress, cursor=since)
+    return skips, replace(progress, cursor=since, hints=progress.hints.without_used(until=since))
 
 
 def decide_without_expired(
