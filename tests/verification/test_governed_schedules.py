@@ -10,7 +10,7 @@ import pytest
 
 from tests.oracle.damage import without_row
 from tests.oracle.model import to_time
-from tests.promises.schedule_outcomes import alarms, at, outcomes
+from tests.promises.schedule_outcomes import alarms, at, minutes, outcomes
 from timewright.core.schedule.decision import Source
 from timewright.ids import TimedIds
 from timewright.operations import OperationContext
@@ -154,6 +154,21 @@ def test_a_missing_row_at_the_end_of_a_pause_is_found() -> None:
     connection.execute("DELETE FROM runs WHERE id = ?", (removed.id,))
 
     assert any(alarm.startswith("I7") for alarm in alarms(bench)), outcomes(bench)
+
+
+def test_instants_between_the_expiry_of_a_hint_and_a_failure_are_decided_behind_a_backlog() -> None:
+    """The hint began behind what a limit carried over, and the cadence replaced what came after the hint."""
+    bench = Bench()
+    terms = {"cadence": {"ladder": {"steps": ["90s"]}}, "catch_up": "all", "catch_up_limit": 1}
+    bench.call("schedule create", name="j", call="x", every="1m", adaptive=True, overlap="queue", **terms)
+    bench.target.script("j", fail(after="5m"), fail(after="1s"))
+    bench.clock.advance("5m30s")
+    bench.call("hint interval", schedule="j", interval="10s", ttl="2m")
+    bench.advance("20m")
+
+    planned = [run.planned_at for run in bench.runs("j")]
+    assert planned[:8] == [*minutes(1, 5), *minutes(8, 10)]
+    assert alarms(bench) == []
 
 
 def test_a_requested_instant_in_a_pause_is_skipped_also_if_a_streak_begins_in_it() -> None:

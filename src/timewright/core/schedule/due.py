@@ -57,9 +57,6 @@ def find_due(
     if has_used_max_runs(schedule, progress):
         return DueInstants(())
     if not follows_trigger(schedule, progress, now=now):
-        replaced = replaced_at(schedule, progress)
-        if replaced is not None:
-            return due_before(schedule, progress, replaced, until=horizon, calendars=calendars)
         hint, failed_at = progress.hints.interval, progress.failing_since
         if is_in_streak(schedule, progress) and hint is not None and failed_at is not None:
             steady = replace(progress, failures=0)
@@ -67,6 +64,9 @@ def find_due(
                 # The hint expired before the failure: until then the trigger decided.
                 due = _due_with_hints(schedule, steady, until=failed_at, calendars=calendars)
                 return due if due.more else replace(due, following=None)
+        replaced = replaced_at(schedule, progress)
+        if replaced is not None:
+            return due_before(schedule, progress, replaced, until=horizon, calendars=calendars)
         progress = _without_expired(schedule, progress, now=now, calendars=calendars)
         return _decided_instant(schedule, progress, until=horizon, calendars=calendars)
     has_hints = schedule.adaptive and (progress.hints.interval or progress.hints.one_shot)
