@@ -171,6 +171,20 @@ def test_instants_between_the_expiry_of_a_hint_and_a_failure_are_decided_behind_
     assert alarms(bench) == []
 
 
+def test_a_hint_that_expired_while_the_engine_was_stopped_is_no_alarm() -> None:
+    bench = Bench()
+    bench.call("schedule create", name="j", call="x", every="1m", adaptive=True)
+    bench.call("hint pause", schedule="j", until=at("12:03:20"))
+    bench.call("hint interval", schedule="j", interval="10m", ttl="7m")
+    bench.advance("4m")
+    bench.clock.advance("9m")
+    assert alarms(bench) == []
+    bench.advance("1m")
+
+    assert bench.runs("j")[-1].planned_at >= at("12:13:00")
+    assert alarms(bench) == []
+
+
 def test_a_requested_instant_in_a_pause_is_skipped_also_if_a_streak_begins_in_it() -> None:
     """It ran at the end of the pause, and the trigger's instants after it were said to be requested."""
     bench = Bench()

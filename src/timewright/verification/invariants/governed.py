@@ -51,6 +51,8 @@ def check_hint_ends(view: HistoryView, schedule: ScheduleRow) -> Violations:
     expired = max((ended for _, ended in view.interval_hints.get(schedule.id, ())), default=None)
     if expired is None or expired > view.now - view.grace or schedule.next_at is None or schedule.failures:
         return
+    if schedule.wake_at is not None and schedule.wake_at <= expired:
+        return  # No admission has come since: every instance is stopped or late.
     plan = view.planned_instants(policy) if policy.follows_trigger else None
     if plan is None or policy.calendar is not None or policy.clamp_min:
         return
