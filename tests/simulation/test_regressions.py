@@ -13,6 +13,7 @@ from timewright.core.moments import format_instant, to_micros
 from timewright.core.policies.policies import CatchUp, Clamp, JitterSide
 from timewright.core.recurrence.triggers import Once, with_anchor
 from timewright.core.run.run import Attempt, RunState
+from timewright.core.schedule.decision import Source
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import NotAllowed
 from timewright.ledger.replan import Actor, pause, resume, revise
@@ -268,4 +269,28 @@ def test_a_maximum_counts_from_the_expiry_of_a_hint_that_outlasted_a_pause() -> 
     bench.advance(hours=1)
     planned = [run.planned_at for run in bench.runs("report")]
     assert planned == [expires_at + HOUR]
+    assert verified(bench) == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "payload"),
+    [
+        ("hint clear", {}),
+        ("hint interval", {"interval": "4h", "ttl": "1m", "reason": "rarely"}),
+        ("hint pause", {"until": "2026-03-10T12:16:30Z", "reason": "night"}),
+        ("schedule pause", {"until": "2026-03-10T12:16:30Z"}),
+    ],
+)
+def test_a_change_keeps_what_came_due_since_a_hint_expired(operation: str, payload: dict[str, Any]) -> None:
+    """Dense seed 130000766: no pass was made since a hint expired, and a change passed over an instant."""
+    bench = Bench()
+    bench.schedule("report", every("5m"), adaptive=True)
+    bench.advance(minutes=4)
+    ask(bench, "hint interval", schedule="report", interval="3h", ttl="2m", reason="rarely")
+    bench.advance(minutes=1)
+    assert bench.progress("report").source == Source.AI_INTERVAL
+    bench.clock.advance(minutes=7)
+    ask(bench, operation, schedule="report", **payload)
+    bench.advance(minutes=20)
+    assert DEFAULT_START + timedelta(minutes=10) in [run.planned_at for run in bench.runs("report")]
     assert verified(bench) == []

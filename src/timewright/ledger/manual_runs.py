@@ -33,6 +33,7 @@ from timewright.errors import Conflict, InvalidInput, NotAllowed, OutcomeUnknown
 from timewright.ledger.dependencies.follow_ups import use_first_follow_up
 from timewright.ledger.fact_builders import new_run_facts, schedule_moved_fact, schedule_stopped_fact
 from timewright.ledger.lookups import load_calendars, lock_schedule
+from timewright.ledger.pauses import lock_to_decide
 from timewright.ledger.queues.limits import LimitResolver
 from timewright.ledger.replacement import cancel_for_replacement
 from timewright.ledger.replan import Actor, ChangeResult, schedule_audit_entry
@@ -152,7 +153,7 @@ def skip_next(store: Store, schedule_id: str, *, ids: Ids, by: Actor, now: datet
     """Skip the next occurrence: its row is written now as skipped, and the next time is planned."""
 
     def work(tx: Transaction) -> ChangeResult:
-        record = lock_schedule(tx, schedule_id)
+        record = lock_to_decide(tx, schedule_id, now=now)
         (*displaced, run), progress = _skip_occurrence(tx, record, ids=ids, by=by, now=now)
         add_schedule_runs(tx, record, [*displaced, run], progress)
         tx.add_audit(
@@ -181,7 +182,7 @@ def move_next(
     _check_future(to, field="to", rule="an occurrence is moved to a future instant", now=now)
 
     def work(tx: Transaction) -> CreatedRuns:
-        record = lock_schedule(tx, schedule_id)
+        record = lock_to_decide(tx, schedule_id, now=now)
         (*displaced, skipped), progress = _skip_occurrence(tx, record, ids=ids, by=by, now=now)
         fire = Fire(planned_at=to, fire_at=to, source=Source.MANUAL)
         run = build_manual_run(record, fire, ids=ids, by=by, now=now)

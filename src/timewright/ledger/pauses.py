@@ -12,6 +12,7 @@ from timewright.core.budgets.spending import Deferral
 from timewright.core.moments import DAY, MAX_STORED_INSTANT, SECOND, format_instant
 from timewright.core.run.leasing import WaitReason
 from timewright.core.run.run import Run, RunState
+from timewright.core.schedule.governor import end_expired_hint
 from timewright.core.schedule.pauses import (
     NO_PAUSES,
     Pause,
@@ -261,12 +262,19 @@ def shown_end(until: datetime) -> datetime | None:
 
 
 def lock_to_decide(tx: Transaction, schedule_id: str, *, now: datetime) -> ScheduleRecord:
-    """Lock a schedule. One that no instance could run was set aside until later, but is due all the same."""
+    """Lock a schedule. One that no instance could run was set aside until later, but is due all the same.
+
+    What the trigger decides since a hint expired is due too.
+    """
     record = lock_schedule(tx, schedule_id)
-    schedule, progress = record.schedule, record.progress
-    if progress.next_at is None or progress.wake_at is None or not progress.next_at <= now < progress.wake_at:
-        return record
+    schedule, before = record.schedule, record.progress
+    calendars = load_calendars(tx, [schedule]).for_schedule(schedule)
+    progress = end_expired_hint(schedule, before, now=now, calendars=calendars)
+    is_aside = before.wake_at is not None and before.wake_at > now
+    if progress.next_at is None or not is_aside or progress.next_at > now:
+        return replace(record, progress=progress)
     pauses = load_pauses(tx, now=now)
-    if pauses.active_for(schedule.namespace, queue=schedule.queue, schedule=schedule) is not None:
-        return record
-    return replace(record, progress=replace(progress, wake_at=progress.next_at))
+    is_paused = pauses.active_for(schedule.namespace, queue=schedule.queue, schedule=schedule) is not None
+    return replace(
+        record, progress=replace(progress, wake_at=before.wake_at if is_paused else progress.next_at)
+    )

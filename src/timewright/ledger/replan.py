@@ -339,7 +339,7 @@ def _change(
     """Lock a schedule, change its progress, and write it with an audit entry and the adjustment."""
 
     def work(tx: Transaction) -> ChangeResult:
-        record = lock_schedule(tx, schedule_id)
+        record = lock_to_decide(tx, schedule_id, now=now)
         progress = change(record, load_calendars(tx, [record.schedule]))
         adjusts = {"kind": kind, **fields}
         return _write_change(tx, record, progress, kind.value, by=by, now=now, adjusts=adjusts)

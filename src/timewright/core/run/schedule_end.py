@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -17,6 +17,7 @@ from timewright.core.schedule.due import replaced_at
 from timewright.core.schedule.governor import (
     NO_CALENDARS,
     counts_from_last_start,
+    end_expired_hint,
     follows_trigger,
     is_in_streak,
     is_requested,
@@ -42,8 +43,10 @@ def settle_schedule(
     before, failures = progress, _consecutive_failures(progress, run)
     since = (before.failing_since if before.failures else now) if failures else None
     progress = replace(before, failures=failures, failing_since=since, last_finished_at=now)
-    if not before.failures and is_in_streak(schedule, progress) and progress.state is ScheduleState.ACTIVE:
-        progress = _end_expired_hint(schedule, progress, now=now, calendars=calendars)
+    if not before.failures and is_in_streak(schedule, progress):
+        # The cadence decides only from this failure on, and the trigger from the end of a hint until then.
+        steady = end_expired_hint(schedule, replace(progress, failures=0), now=now, calendars=calendars)
+        progress = replace(steady, failures=failures)
     if is_in_streak(schedule, before) and not failures and not has_reopened(schedule, before):
         # What an earlier success opened, and a limit carries over, stays open.
         is_open = progress.state is ScheduleState.ACTIVE and not run.dedupe_scope
@@ -76,27 +79,6 @@ def settle_schedule(
     if progress.next_at is None and idle and not isinstance(schedule.trigger, Manual | After):
         return _stop(progress, ScheduleState.FINISHED, "no further occurrences"), None
     return progress, decision
-
-
-def _end_expired_hint(
-    schedule: Schedule, progress: ScheduleProgress, *, now: datetime, calendars: Mapping[str, Calendar]
-) -> ScheduleProgress:
-    """Return the progress as it was decided when an interval hint expired before this failure.
-
-    The trigger's instants since then are occurrences, because the cadence decides only from the failure on.
-    """
-    hint = progress.hints.interval if schedule.adaptive else None
-    steady = replace(progress, failures=0)
-    if hint is None or progress.hints.pause is not None or not follows_trigger(schedule, steady, now=now):
-        return progress
-    if progress.next_at is not None and progress.next_at <= hint.expires_at:
-        return progress
-    cursor = max(progress.cursor, hint.expires_at - timedelta(microseconds=1))
-    steady = replace(steady, cursor=cursor, hints=replace(progress.hints, interval=None))
-    proposal = plan_next(schedule, steady, now=cursor, calendars=calendars)
-    if proposal.at is None or (progress.next_at is not None and progress.next_at <= proposal.at):
-        return progress
-    return apply_decision(schedule, replace(steady, failures=progress.failures), proposal)
 
 
 def _stop(progress: ScheduleProgress, state: ScheduleState, reason: str) -> ScheduleProgress:

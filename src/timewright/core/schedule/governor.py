@@ -14,7 +14,7 @@ from timewright.core.policies.policies import Align, Clamp, JitterSide
 from timewright.core.recurrence.triggers import After, AnyOf, AnyTrigger, Every, Manual, Once
 from timewright.core.schedule.decision import Candidate, Decision, Source
 from timewright.core.schedule.hints import NO_HINTS, Hints
-from timewright.core.schedule.schedule import Schedule, ScheduleProgress
+from timewright.core.schedule.schedule import Schedule, ScheduleProgress, ScheduleState, apply_decision
 
 __all__ = [
     "NO_CALENDARS",
@@ -25,6 +25,7 @@ __all__ = [
     "count_to",
     "counts_from_last_start",
     "decide_pause",
+    "end_expired_hint",
     "follows_trigger",
     "has_used_max_runs",
     "is_in_streak",
@@ -93,6 +94,31 @@ def plan_step(
     """
     progress = replace(progress, cursor=after, hints=NO_HINTS)
     return _decide(schedule, progress, now=after, base=base, calendars=calendars)
+
+
+def end_expired_hint(
+    schedule: Schedule,
+    progress: ScheduleProgress,
+    *,
+    now: datetime,
+    calendars: Mapping[str, Calendar] = NO_CALENDARS,
+) -> ScheduleProgress:
+    """Return the progress as it was decided when an interval hint expired, if no pass has been made since.
+
+    The trigger's instants since then are occurrences, whatever is decided now.
+    """
+    hint = progress.hints.interval if schedule.adaptive else None
+    is_open = progress.state is ScheduleState.ACTIVE and progress.hints.pause is None
+    if hint is None or not is_open or not follows_trigger(schedule, progress, now=now):
+        return progress
+    if progress.next_at is not None and progress.next_at <= hint.expires_at:
+        return progress
+    cursor = max(progress.cursor, hint.expires_at - timedelta(microseconds=1))
+    unhinted = replace(progress, cursor=cursor, hints=replace(progress.hints, interval=None))
+    proposal = plan_next(schedule, unhinted, now=cursor, calendars=calendars)
+    if proposal.at is None or (progress.next_at is not None and progress.next_at <= proposal.at):
+        return progress
+    return apply_decision(schedule, unhinted, proposal)
 
 
 def is_requested(source: Source | None, trail: Sequence[Candidate]) -> bool:
