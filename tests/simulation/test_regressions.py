@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from timewright import cron, every
 from timewright.core.moments import format_instant, to_micros
-from timewright.core.policies.policies import CatchUp, Clamp, JitterSide
+from timewright.core.policies.backoff import Ladder
+from timewright.core.policies.policies import CatchUp, Clamp, JitterSide, Overlap
 from timewright.core.recurrence.triggers import Once, with_anchor
 from timewright.core.run.run import Attempt, RunState
 from timewright.core.schedule.decision import Source
@@ -293,4 +294,28 @@ def test_a_change_keeps_what_came_due_since_a_hint_expired(operation: str, paylo
     ask(bench, operation, schedule="report", **payload)
     bench.advance(minutes=20)
     assert DEFAULT_START + timedelta(minutes=10) in [run.planned_at for run in bench.runs("report")]
+    assert verified(bench) == []
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_a_failure_in_a_pause_keeps_open_what_a_success_had_opened_in_it(is_resumed: bool) -> None:
+    """Dense seed 130000739: the second streak hid what the success in the same pause had made due."""
+    bench = Bench()
+    ladder = Ladder(steps=(timedelta(seconds=90),))
+    bench.schedule(
+        "report", every("1m"), adaptive=True, overlap=Overlap.ALLOW, catch_up=CatchUp.ALL, cadence=ladder
+    )
+    first, third = succeed(after=timedelta(seconds=200)), fail(after=timedelta(seconds=60))
+    last = fail(after=timedelta(seconds=40))
+    bench.target.script("report", first, fail(), third, last, succeed())
+    bench.advance(minutes=4, seconds=10)
+    until = DEFAULT_START + timedelta(minutes=8)
+    ask(bench, "hint pause", schedule="report", until=format_instant(until), reason="night")
+    bench.advance(minutes=1)
+    assert bench.progress("report").failures == 2
+    if is_resumed:
+        ask(bench, "schedule resume", schedule="report")
+    bench.advance(minutes=5)
+    replaced = DEFAULT_START + timedelta(minutes=3)
+    assert [run.state for run in bench.runs("report") if run.planned_at == replaced] == ["succeeded"]
     assert verified(bench) == []
