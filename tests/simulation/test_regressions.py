@@ -319,3 +319,15 @@ def test_a_failure_in_a_pause_keeps_open_what_a_success_had_opened_in_it(is_resu
     replaced = DEFAULT_START + timedelta(minutes=3)
     assert [run.state for run in bench.runs("report") if run.planned_at == replaced] == ["succeeded"]
     assert verified(bench) == []
+
+
+def test_a_success_after_the_last_run_that_is_allowed_opens_nothing() -> None:
+    """Dense seed 130000751: what a cadence had replaced was noted as open, though `max_runs` was used up."""
+    bench = Bench()
+    ladder = Ladder(steps=(timedelta(seconds=90),))
+    bench.schedule("report", every("1m"), overlap=Overlap.ALLOW, cadence=ladder, max_runs=4)
+    third, last = fail(after=timedelta(seconds=60)), succeed(after=timedelta(seconds=60))
+    bench.target.script("report", succeed(after=timedelta(seconds=200)), fail(), third, last)
+    bench.advance(minutes=10)
+    assert bench.progress("report").state is ScheduleState.FINISHED
+    assert verified(bench) == []

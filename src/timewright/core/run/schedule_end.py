@@ -19,6 +19,7 @@ from timewright.core.schedule.governor import (
     counts_from_last_start,
     end_expired_hint,
     follows_trigger,
+    has_used_max_runs,
     is_in_streak,
     is_requested,
     plan_next,
@@ -50,6 +51,7 @@ def settle_schedule(
     if is_in_streak(schedule, before) and not failures and not has_reopened(schedule, before):
         # What an earlier success opened, and a limit carries over, stays open.
         is_open = progress.state is ScheduleState.ACTIVE and not run.dedupe_scope
+        is_open = is_open and not has_used_max_runs(schedule, progress)
         is_open = is_open and _ends_streak(schedule, before, progress, now=now)
         progress = reopen_replaced(progress, run) if is_open else replace(progress, replaced_after=None)
     if progress.state is not ScheduleState.ACTIVE:
