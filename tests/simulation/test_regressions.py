@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from timewright import cron, every
 from timewright.core.moments import format_instant, to_micros
-from timewright.core.policies.backoff import Ladder
-from timewright.core.policies.policies import CatchUp, Clamp, JitterSide, Overlap
+from timewright.core.policies.backoff import Constant, Ladder
+from timewright.core.policies.policies import CatchUp, Clamp, JitterSide, Overlap, Retry
 from timewright.core.recurrence.triggers import Once, with_anchor
 from timewright.core.run.run import Attempt, RunState
 from timewright.core.schedule.decision import Source
@@ -330,4 +330,23 @@ def test_a_success_after_the_last_run_that_is_allowed_opens_nothing() -> None:
     bench.target.script("report", succeed(after=timedelta(seconds=200)), fail(), third, last)
     bench.advance(minutes=10)
     assert bench.progress("report").state is ScheduleState.FINISHED
+    assert verified(bench) == []
+
+
+def test_a_clamp_counts_from_the_last_occurrence_when_an_earlier_run_ends_after_it() -> None:
+    """A hint was counted from the start of the run that ended, and so was the clamp."""
+    bench = Bench()
+    once_more = Retry(max_attempts=2, backoff=Constant(wait=timedelta(seconds=110)))
+    clamp = Clamp(min=timedelta(minutes=2))
+    bench.schedule("report", every("1m"), adaptive=True, clamp=clamp, overlap=Overlap.ALLOW, retry=once_more)
+    bench.target.script("report", fail(), succeed(after=timedelta(seconds=30)), succeed())
+    bench.advance(minutes=3)
+    ask(bench, "hint interval", schedule="report", interval="10s", ttl="10m", reason="watch")
+    bench.advance(minutes=2)
+    assert [run.planned_at.minute for run in bench.runs("report") if run.state is RunState.SUCCEEDED] == [
+        2,
+        4,
+    ]
+    assert bench.progress("report").next_at == DEFAULT_START + timedelta(minutes=6)
+    bench.advance(minutes=5)
     assert verified(bench) == []

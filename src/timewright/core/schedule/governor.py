@@ -55,14 +55,16 @@ def plan_next(
 ) -> Decision:
     """Decide the next instant of a schedule, with its source and the rejected candidates.
 
-    Intervals and clamps count from `base`, by default `now`; at the end of a run it is the start of that run.
+    Intervals count from `base`, by default `now`; at the end of a run it is the start of that run.
     If the result is before `now`, it is decided again from `now`.
     """
     until = pause_end(progress, now=now)
     base = base or now
     if until is None and is_trigger_only(schedule, progress):
         return baseline(schedule, progress, now=now, base=base, calendars=calendars)
-    decision = _decide(schedule, progress, now=now, base=base, calendars=calendars)
+    # A run that ends late may have begun before an occurrence that came due since: clamps count from that.
+    clamp_base = max(base, progress.cursor) if progress.cursor <= now else base
+    decision = _decide(schedule, progress, now=now, base=base, clamp_base=clamp_base, calendars=calendars)
     if base < now and decision.at is not None and decision.at < now:
         decision = _decide(schedule, progress, now=now, base=now, calendars=calendars)
     # The cursor is ahead of now behind occurrences that a user skipped, or behind one that jitter admitted
@@ -273,13 +275,14 @@ def _decide(
     now: datetime,
     base: datetime,
     calendars: Mapping[str, Calendar],
+    clamp_base: datetime | None = None,
 ) -> Decision:
     decision = baseline(schedule, progress, now=now, base=base, calendars=calendars)
     if has_used_max_runs(schedule, progress):
         return decision
     if schedule.adaptive:
         decision = _apply_hints(decision, progress.hints.unexpired(now=now), now=now, base=base)
-    return _apply_window(_apply_clamp(decision, schedule.clamp, base=base), schedule)
+    return _apply_window(_apply_clamp(decision, schedule.clamp, base=clamp_base or base), schedule)
 
 
 def _baseline_at(
