@@ -350,3 +350,34 @@ def test_a_clamp_counts_from_the_last_occurrence_when_an_earlier_run_ends_after_
     assert bench.progress("report").next_at == DEFAULT_START + timedelta(minutes=6)
     bench.advance(minutes=5)
     assert verified(bench) == []
+
+
+def test_verify_accepts_a_hint_that_another_one_replaced_in_a_backlog() -> None:
+    """The instant that the first one asked for had come, but the pass had carried it over."""
+    bench = Bench()
+    bench.schedule("report", every("1m"), adaptive=True, catch_up=CatchUp.ALL, catch_up_limit=1)
+    bench.target.script("report", succeed(after=timedelta(minutes=2)))
+    at = bench.now + timedelta(seconds=210)
+    ask(bench, "hint once", schedule="report", at=format_instant(at), reason="look")
+    bench.clock.advance(minutes=4)
+    bench.advance(seconds=30)
+    assert bench.progress("report").cursor < at
+    ask(bench, "hint once", schedule="report", at=format_instant(bench.now + HOUR / 4), reason="later")
+    bench.advance(minutes=10)
+    assert verified(bench) == []
+
+
+def test_an_instant_that_a_hint_asked_for_is_carried_over_behind_a_skipped_one() -> None:
+    """The cursor is at the instant that was skipped ahead, so the carried one was not found behind it."""
+    bench = Bench()
+    bench.schedule(
+        "report", every("1h"), adaptive=True, catch_up=CatchUp.ALL, catch_up_limit=1, overlap=Overlap.QUEUE
+    )
+    bench.target.script("report", succeed(after=timedelta(minutes=5)), succeed())
+    ask(bench, "schedule skip", schedule="report")
+    ask(bench, "hint interval", schedule="report", interval="1m", ttl="20m", reason="watch")
+    bench.advance(minutes=2)
+    bench.clock.advance(minutes=3)
+    bench.advance(minutes=10)
+    assert DEFAULT_START + timedelta(minutes=3) in [run.planned_at for run in bench.runs("report")]
+    assert verified(bench) == []

@@ -331,7 +331,7 @@ def _decide_due(
     elif due.more or choice.carried is not None:
         delay = SECOND if choice.carried is not None and not choice.runs else ZERO
         collapsed = collapse_skips(verdicts, decided=due.decided)
-        return _carry_over(schedule, progress, due, collapsed, now=now, delay=delay)
+        return _carry_over(schedule, progress, due, choice.carried, collapsed, now=now, delay=delay)
     # An occurrence that jitter admits early is decided as at its instant.
     decided_at = max(now, due.last or now)
     progress = restart_interval(schedule, clear_pauses(progress), at=decided_at)
@@ -378,6 +378,7 @@ def _carry_over(
     schedule: Schedule,
     progress: ScheduleProgress,
     due: DueInstants,
+    carried: datetime | None,
     verdicts: tuple[Verdict, ...],
     *,
     now: datetime,
@@ -387,11 +388,10 @@ def _carry_over(
 
     Expired hints stay too, because they still say from when on the trigger decides.
     """
-    rest = next((one.at for one in due.occurrences if one.at > progress.cursor), None)
-    if rest is None:
+    if carried is None:
         decision = due.following or Decision(None, due.source)
     else:
-        trail = due.trail if rest == progress.next_at else ()
-        decision = due.decisions.get(rest) or Decision(rest, due.source, trail)
+        trail = due.trail if carried == progress.next_at else ()
+        decision = due.decisions.get(carried) or Decision(carried, due.source, trail)
     progress = replace(apply_decision(schedule, progress, decision), wake_at=now + delay)
     return Admission(verdicts, progress, decision, more=True)
