@@ -10,7 +10,7 @@ import pytest
 from tests.conformance.support.concurrency import all_at_once
 from tests.ledger.ledger_kit import ADA, LedgerHarness, at, kinds
 from timewright.core.moments import HOUR, MINUTE
-from timewright.core.policies.policies import Align, Overlap
+from timewright.core.policies.policies import Align, Clamp, Overlap
 from timewright.core.recurrence.triggers import After, Every, Manual, Once
 from timewright.core.run.run import RunState, run_idempotency_key
 from timewright.core.schedule.hints import IntervalHint, OneShotHint, PauseHint
@@ -180,6 +180,14 @@ def test_with_alignment_to_now_the_next_time_lies_after_a_skipped_occurrence(ben
     bench.settle(run)
     assert bench.outcomes_of(job) == [(10, "succeeded"), (20, "by_hand")]
     assert bench.progress(job).next_at == at(30)
+
+
+def test_a_schedule_after_its_last_run_has_no_instants_that_a_clamp_could_displace(
+    bench: LedgerHarness,
+) -> None:
+    job = bench.schedule(trigger=After(MINUTE), clamp=Clamp(min=5 * MINUTE))
+    skip_next(bench.store, job.id, ids=bench.ids, by=ADA, now=bench.now)
+    assert bench.outcomes_of(job) == [(5, "by_hand")]
 
 
 def test_a_hint_is_used_up_by_the_occurrence_that_was_left_out(bench: LedgerHarness) -> None:

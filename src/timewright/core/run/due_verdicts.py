@@ -18,6 +18,7 @@ from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.due import BASELINE_SOURCES
 from timewright.core.schedule.governor import (
     counts_from_last_start,
+    counts_from_run,
     decide_pause,
     follows_trigger,
     is_in_streak,
@@ -248,9 +249,8 @@ def skipped_before_hint(
     """
     hint = progress.hints.interval if schedule.adaptive else None
     since = (hint.since or hint.created_at) if hint is not None else None
-    counts_from_run = counts_from_last_start(schedule) or isinstance(schedule.trigger, After)
     is_in_pause = since is not None and max(progress.cursor, pauses.first_start) < since < pauses.last_end
-    if since is None or not is_in_pause or counts_from_run or not is_in_streak(schedule, progress):
+    if since is None or not is_in_pause or counts_from_run(schedule) or not is_in_streak(schedule, progress):
         return (), progress
     until_hint = Pauses(((pauses.first_start, since + _MICROSECOND),))
     skips, _ = skipped_during_streak(schedule, progress, until_hint, calendars=calendars)

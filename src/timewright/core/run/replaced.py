@@ -14,11 +14,10 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from timewright.core.calendars import Calendar
-from timewright.core.recurrence.triggers import After
 from timewright.core.run.run import Run
 from timewright.core.run.verdicts import Admission
 from timewright.core.schedule.decision import Source
-from timewright.core.schedule.governor import counts_from_last_start, is_in_streak, plan_next
+from timewright.core.schedule.governor import counts_from_run, is_in_streak, plan_next
 from timewright.core.schedule.schedule import Schedule, ScheduleProgress, apply_decision
 
 
@@ -80,10 +79,15 @@ def note_replaced(
     begins = max(before.cursor, before.failing_since or before.cursor)
     if after.cursor > begins:
         since = since or begins
-    counts_from_run = counts_from_last_start(schedule) or isinstance(schedule.trigger, After)
     is_hinted = schedule.adaptive and before.hints.interval is not None
     is_clamped = bool(schedule.clamp.min or schedule.clamp.max)
-    if not is_in_streak(schedule, before) or counts_from_run or is_hinted or is_clamped or has_pauses:
+    if (
+        not is_in_streak(schedule, before)
+        or counts_from_run(schedule)
+        or is_hinted
+        or is_clamped
+        or has_pauses
+    ):
         since = None
     if since == after.replaced_after:
         return admission

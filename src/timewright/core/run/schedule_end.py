@@ -17,6 +17,7 @@ from timewright.core.schedule.due import replaced_at
 from timewright.core.schedule.governor import (
     NO_CALENDARS,
     counts_from_last_start,
+    counts_from_run,
     end_expired_hint,
     follows_trigger,
     has_used_max_runs,
@@ -119,8 +120,7 @@ def _decide_at_settle(
     if is_replaced and after.next_at is not None and not follows_end:
         # The run that replaces it has started the next interval.
         return None
-    counts_from_run = follows_end or counts_from_last_start(schedule)
-    if not counts_from_run:
+    if not counts_from_run(schedule):
         is_due = after.next_at is not None and after.next_at <= now
         if is_due and is_requested(after.source, after.trail):
             # A hint decided it, whatever ends or has expired since.

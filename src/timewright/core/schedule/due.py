@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from timewright.core.calendars import Calendar
-from timewright.core.recurrence.triggers import After
 from timewright.core.schedule.decision import Decision, Source
 from timewright.core.schedule.governor import (
     counts_from_last_start,
+    counts_from_run,
     follows_trigger,
     has_used_max_runs,
     is_in_streak,
@@ -107,7 +107,7 @@ def displaced_by_decision(
     is_one_shot = progress.hints.one_shot is not None and progress.hints.interval is None
     is_moved = progress.source is Source.CLAMPED_MIN and (is_planned_by_trigger(progress) or is_one_shot)
     at = progress.next_at
-    if at is None or not is_moved or counts_from_last_start(schedule):
+    if at is None or not is_moved or counts_from_run(schedule):
         return ()
     passed = list_occurrences(schedule, progress.cursor, at - _MICROSECOND, calendars=calendars)
     return fold_displaced(passed.occurrences)
@@ -192,13 +192,12 @@ def replaced_at(schedule: Schedule, progress: ScheduleProgress) -> datetime | No
 
     The trigger's instants up to then are still occurrences. None if there are none.
     """
-    counts_from_run = counts_from_last_start(schedule) or isinstance(schedule.trigger, After)
     hint = progress.hints.interval if schedule.adaptive else None
     starts = [hint.since or hint.created_at] if hint is not None else []
     if is_in_streak(schedule, progress):
         starts.append(progress.failing_since)
     first = min((start for start in starts if start is not None), default=None)
-    if first is None or first <= progress.cursor or counts_from_run:
+    if first is None or first <= progress.cursor or counts_from_run(schedule):
         return None
     if progress.source is Source.PAUSED:
         # Nothing was decided during the pause, so what was due before it may be undecided too.

@@ -24,6 +24,7 @@ __all__ = [
     "baseline_source",
     "count_to",
     "counts_from_last_start",
+    "counts_from_run",
     "decide_pause",
     "end_expired_hint",
     "follows_trigger",
@@ -173,11 +174,15 @@ def counts_from_last_start(schedule: Schedule) -> bool:
     return schedule.align is Align.NOW and isinstance(schedule.trigger, Every)
 
 
+def counts_from_run(schedule: Schedule) -> bool:
+    """Whether its instants follow from its runs: the trigger has none between two of them."""
+    return counts_from_last_start(schedule) or isinstance(schedule.trigger, After)
+
+
 def is_trigger_only(schedule: Schedule, progress: ScheduleProgress) -> bool:
     """Whether the trigger alone decides: no hint, clamp or cadence applies."""
     return (
-        not counts_from_last_start(schedule)
-        and not isinstance(schedule.trigger, After)
+        not counts_from_run(schedule)
         and not schedule.clamp.min
         and not schedule.clamp.max
         and not (schedule.adaptive and (progress.hints.interval or progress.hints.one_shot))
@@ -192,8 +197,7 @@ def follows_trigger(schedule: Schedule, progress: ScheduleProgress, *, now: date
     """
     interval = progress.hints.interval if schedule.adaptive else None
     return (
-        not counts_from_last_start(schedule)
-        and not isinstance(schedule.trigger, After)
+        not counts_from_run(schedule)
         and (interval is None or interval.expires_at <= now)
         and (progress.failures == 0 or isinstance(schedule.cadence, Steady))
     )
