@@ -172,12 +172,14 @@ class DecisionTimes(RecordedTimes):
     def _is_hinted(self, at: int) -> bool:
         """Whether an instant lies one hinted interval after something that is recorded.
 
-        It counts from the start of a run that began before it, or ahead from what was skipped by hand.
+        It counts from the start of a run that began before it, or from what was decided ahead of its instant.
         """
-        skipped = self._view.skipped_by_hand.get(self._schedule.id, set())
         wishes = ((began, ended, at - wish) for began, ended, wish in self._hints)
         known = ((began, ended, base) for began, ended, base in wishes if base in self._known)
-        return any(began <= at and (base <= ended or base in skipped) for began, ended, base in known)
+        return any(
+            began <= at and min(base, self._decided_at.get(base, base)) <= ended
+            for began, ended, base in known
+        )
 
     def _is_step_after_end(self, at: int, policy: SchedulePolicy) -> bool:
         """Whether an instant lies one step of the policy's ladder after the end of a run that failed."""
