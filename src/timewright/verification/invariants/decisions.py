@@ -87,7 +87,10 @@ def every_instant_is_decided(view: HistoryView, coverage: Coverage) -> Violation
 
 @invariant("I4", "gap rows count right", unit="gap rows")
 def gap_rows_count_their_instants(view: HistoryView, coverage: Coverage) -> Violations:
-    """A gap row counts every planned instant in its span, and spans no other row."""
+    """A gap row counts every planned instant in its span, and spans no other row.
+
+    Exception: after a skip by hand of a later instant, an edit plans the instants in the span again.
+    """
     for schedule_id, rows in view.occurrences.items():
         gap: RunRow | None = None
         for row in rows:
@@ -100,7 +103,7 @@ def gap_rows_count_their_instants(view: HistoryView, coverage: Coverage) -> Viol
                 if error:
                     yield f"{_name(view, schedule_id)}: {error}", (row,)
             if gap is None or last_instant(row) > last_instant(gap):
-                gap = row if row.last_of is not None else gap
+                gap = row if row.last_of is not None and not _was_skipped_ahead(view, row) else gap
 
 
 @invariant("I5", "never early", unit="runs")
@@ -232,7 +235,7 @@ def _was_skipped_ahead(view: HistoryView, row: RunRow) -> bool:
     ]
     by_hand = row.state == "skipped" and row.planned_at in view.skipped_by_hand.get(row.schedule_id, set())
     # A skip by hand also records what the clamp moved to the skipped instant.
-    by_hand = by_hand or (row.reason == "clamped" and row.created_at < row.planned_at)
+    by_hand = by_hand or (row.reason == "clamped" and row.created_at < last_instant(row))
     return by_hand and any(row.created_at <= at < last_instant(row) for at in edits)
 
 
