@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests.simulation.bench_requests import ask, verified
 from timewright import cron, every
-from timewright.core.moments import format_instant, to_micros
+from timewright.core.moments import format_instant
 from timewright.core.policies.backoff import Constant, Ladder
 from timewright.core.policies.policies import CatchUp, Clamp, JitterSide, Overlap, Retry
 from timewright.core.recurrence.triggers import Once, with_anchor
@@ -18,14 +19,11 @@ from timewright.core.schedule.decision import Source
 from timewright.core.schedule.schedule import ScheduleState
 from timewright.errors import NotAllowed
 from timewright.ledger.replan import Actor, pause, resume, revise
-from timewright.operations import OperationContext, operations
-from timewright.operations.health.verify import read_history
 from timewright.ports import Renewal
 from timewright.stores.sqlite.store import SqliteStore
 from timewright.testing.bench import DEFAULT_START, Bench
 from timewright.testing.clock import ManualClock
 from timewright.testing.targets import fail, hang, succeed
-from timewright.verification.checker import check
 
 PERSON = Actor(name="person")
 HOUR = timedelta(hours=1)
@@ -53,17 +51,6 @@ def test_a_renewal_never_makes_a_lease_shorter() -> None:
     shorter = Renewal(run.id, run.fence, run.lease_until - timedelta(seconds=30))
     bench.store.write(lambda tx: tx.renew_leases([shorter]))
     assert bench.store.read(lambda tx: tx.get_runs([run.id]))[run.id].lease_until == run.lease_until
-
-
-def ask(bench: Bench, operation: str, **payload: Any) -> Any:
-    context = OperationContext(store=bench.store, ids=bench.ids, notify=bench.loop.notify_observers)
-    return operations[operation](context, payload)
-
-
-def verified(bench: Bench) -> list[str]:
-    context = OperationContext(store=bench.store, ids=bench.ids, notify=bench.loop.notify_observers)
-    report = check(read_history(context, all_namespaces=True), now=to_micros(bench.now))
-    return [f"{violation.invariant} {violation.message}" for violation in report.violations]
 
 
 @pytest.mark.parametrize(

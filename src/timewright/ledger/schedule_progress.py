@@ -353,7 +353,7 @@ def _plan_from(
 ) -> ScheduleProgress:
     """Plan a backlog from `now`: the trigger decides it until the start of a hint or a cadence after that."""
     hint = progress.hints.interval if schedule.adaptive else None
-    starts = [hint.since or hint.created_at] if hint is not None else []
+    starts = [hint.began] if hint is not None else []
     starts += [progress.failing_since] if is_in_streak(schedule, progress) else []
     start = min((at for at in starts if at is not None), default=now)
     if start <= now or counts_from_last_start(schedule):
@@ -382,7 +382,7 @@ def _add_hint(hints: Hints, request: HintRequest, *, now: datetime) -> Hints:
     made_at = request.created_at or now
     if isinstance(request, IntervalHint):
         last = hints.interval if hints.interval and hints.interval.expires_at >= made_at else None
-        since = last.since or last.created_at if last is not None else None
+        since = last.began if last is not None else None
         return replace(hints, interval=replace(request, created_at=made_at, since=since))
     if isinstance(request, OneShotHint):
         before = hints.one_shot.due_by(made_at) if hints.one_shot is not None else None

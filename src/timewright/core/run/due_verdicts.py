@@ -236,7 +236,7 @@ def due_after_run(schedule: Schedule, progress: ScheduleProgress, pauses: Pauses
 def _is_hinted(schedule: Schedule, progress: ScheduleProgress, at: datetime) -> bool:
     """Whether the interval hint was made before an instant, which it then replaced."""
     hint = progress.hints.interval if schedule.adaptive else None
-    since = (hint.since or hint.created_at) if hint is not None else None
+    since = hint.began if hint is not None else None
     return since is not None and since < at
 
 
@@ -248,7 +248,7 @@ def skipped_before_hint(
     The progress goes on at the start of the hint, which replaced what comes after it.
     """
     hint = progress.hints.interval if schedule.adaptive else None
-    since = (hint.since or hint.created_at) if hint is not None else None
+    since = hint.began if hint is not None else None
     is_in_pause = since is not None and max(progress.cursor, pauses.first_start) < since < pauses.last_end
     if since is None or not is_in_pause or counts_from_run(schedule) or not is_in_streak(schedule, progress):
         return (), progress

@@ -19,7 +19,6 @@ from timewright.core.schedule.governor import (
     counts_from_last_start,
     counts_from_run,
     end_expired_hint,
-    follows_trigger,
     has_used_max_runs,
     is_in_streak,
     is_requested,
@@ -53,7 +52,7 @@ def settle_schedule(
         # What an earlier success opened, and a limit carries over, stays open.
         is_open = progress.state is ScheduleState.ACTIVE and not run.dedupe_scope
         is_open = is_open and not has_used_max_runs(schedule, progress)
-        is_open = is_open and _ends_streak(schedule, before, progress, now=now)
+        is_open = is_open and _ends_streak(schedule, before, progress)
         progress = reopen_replaced(progress, run) if is_open else replace(progress, replaced_after=None)
     if progress.state is not ScheduleState.ACTIVE:
         return progress, None
@@ -125,22 +124,26 @@ def _decide_at_settle(
         if is_due and is_requested(after.source, after.trail):
             # A hint decided it, whatever ends or has expired since.
             return None
-        if _ends_streak(schedule, before, after, now=now):
+        if _ends_streak(schedule, before, after):
             # What came due during the run is decided by the next admission, so plan from the cursor.
-            opened = at_reopened(replace(after, hints=after.hints.unexpired(now=now)))
-            return plan_next(schedule, opened, now=opened.cursor, calendars=calendars)
+            hints = after.hints.unexpired(now=now)
+            opened = at_reopened(replace(after, hints=replace(hints, interval=None)))
+            decision = plan_next(schedule, opened, now=opened.cursor, calendars=calendars)
+            if hints.interval is None:
+                return decision
+            # A hint decides what follows, but it replaced nothing of what came due before it was made.
+            began = hints.interval.began
+            if began is not None and decision.at is not None and decision.at <= began:
+                return decision
         if is_due or not _is_governed(schedule, after, now=now):
             return None
     base = run.started_at if counts_from_last_start(schedule) or schedule.adaptive else None
     return plan_next(schedule, after, now=now, base=base, calendars=calendars)
 
 
-def _ends_streak(
-    schedule: Schedule, before: ScheduleProgress, after: ScheduleProgress, *, now: datetime
-) -> bool:
-    """Whether the run ended a streak of failures, so that the trigger decides again."""
-    ended = before.failures > 0 and after.failures == 0 and not isinstance(schedule.cadence, Steady)
-    return ended and follows_trigger(schedule, after, now=now)
+def _ends_streak(schedule: Schedule, before: ScheduleProgress, after: ScheduleProgress) -> bool:
+    """Whether the run ended a streak of failures, so that the trigger decides again, or a hint for it."""
+    return is_in_streak(schedule, before) and not after.failures and not counts_from_run(schedule)
 
 
 def _is_governed(schedule: Schedule, progress: ScheduleProgress, *, now: datetime) -> bool:

@@ -193,7 +193,7 @@ def replaced_at(schedule: Schedule, progress: ScheduleProgress) -> datetime | No
     The trigger's instants up to then are still occurrences. None if there are none.
     """
     hint = progress.hints.interval if schedule.adaptive else None
-    starts = [hint.since or hint.created_at] if hint is not None else []
+    starts = [hint.began] if hint is not None else []
     if is_in_streak(schedule, progress):
         starts.append(progress.failing_since)
     first = min((start for start in starts if start is not None), default=None)

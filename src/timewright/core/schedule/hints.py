@@ -43,6 +43,11 @@ class IntervalHint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def __post_init__(self) -> None:
         check_duration(self.interval, field="hint.interval")
 
+    @property
+    def began(self) -> datetime | None:
+        """When it, or the first of the hints that it continues, replaced the trigger."""
+        return self.since or self.created_at
+
 
 class OneShotHint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Run at this instant; used up by the run it causes.

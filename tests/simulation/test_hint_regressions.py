@@ -1,0 +1,57 @@
+"""Bugs with hints that simulations of many adaptive schedules found, each as the smallest test of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from tests.simulation.bench_requests import ask, verified
+from timewright import every
+from timewright.core.policies.backoff import Ladder
+from timewright.core.policies.policies import CatchUp, Clamp, JitterSide, Overlap
+from timewright.testing.bench import DEFAULT_START, Bench
+from timewright.testing.targets import fail, succeed
+
+
+def test_a_success_under_a_hint_opens_what_its_streak_replaced_before_the_hint() -> None:
+    """Ruling 23: 12:03 came due before the hint replaced the trigger, and the cadence replaced it."""
+    bench = Bench()
+    ladder = Ladder(steps=(timedelta(minutes=10),))
+    bench.schedule(
+        "report", every("1m"), adaptive=True, overlap=Overlap.ALLOW, catch_up=CatchUp.ALL, cadence=ladder
+    )
+    bench.target.script("report", succeed(after=timedelta(seconds=200)), fail(), succeed())
+    bench.advance(minutes=3, seconds=30)
+    ask(bench, "hint interval", schedule="report", interval="5m", ttl="10m", reason="rarely")
+    bench.advance(minutes=4)
+    opened = DEFAULT_START + timedelta(minutes=3)
+    assert [run.state for run in bench.runs("report") if run.planned_at == opened] == ["succeeded"]
+    bench.advance(minutes=30)
+    assert verified(bench) == []
+
+
+def test_verify_accepts_what_a_hint_decided_within_the_early_jitter_before_it_was_cleared() -> None:
+    """Each instant counts from one that lies ahead of the clock, and of the end of the hint."""
+    bench = Bench()
+    bench.schedule(
+        "report", every("10m"), adaptive=True, jitter=timedelta(minutes=2), jitter_side=JitterSide.BOTH
+    )
+    ask(bench, "hint interval", schedule="report", interval="10s", ttl="10m", reason="watch")
+    bench.advance(minutes=3)
+    ask(bench, "hint clear", schedule="report")
+    assert max(run.planned_at for run in bench.runs("report")) > bench.now + timedelta(minutes=1)
+    bench.advance(minutes=20)
+    assert verified(bench) == []
+
+
+def test_verify_accepts_an_edit_after_a_skip_that_recorded_what_the_clamp_displaced() -> None:
+    """The edit plans the instants before the skipped one again, and the row that counts them stays."""
+    bench = Bench()
+    clamp = Clamp(min=timedelta(minutes=4))
+    bench.schedule("report", every("1m"), clamp=clamp)
+    bench.advance(seconds=70)
+    ask(bench, "schedule skip", schedule="report")
+    assert [run.reason for run in bench.runs("report")] == ["clamped", "by_hand"]
+    bench.advance(seconds=20)
+    ask(bench, "schedule update", schedule="report", every="30s", clamp={"min": "1m"})
+    bench.advance(minutes=20)
+    assert verified(bench) == []
