@@ -8,6 +8,7 @@ from tests.simulation.bench_requests import ask, verified
 from timewright import every
 from timewright.core.policies.backoff import Ladder
 from timewright.core.policies.policies import CatchUp, Clamp, JitterSide, Overlap
+from timewright.core.recurrence.triggers import Manual
 from timewright.testing.bench import DEFAULT_START, Bench
 from timewright.testing.targets import fail, succeed
 
@@ -54,4 +55,18 @@ def test_verify_accepts_an_edit_after_a_skip_that_recorded_what_the_clamp_displa
     bench.advance(seconds=20)
     ask(bench, "schedule update", schedule="report", every="30s", clamp={"min": "1m"})
     bench.advance(minutes=20)
+    assert verified(bench) == []
+
+
+def test_an_edit_of_a_manual_trigger_keeps_what_a_hint_decided_within_the_early_jitter() -> None:
+    """The new plan began at the edit, before an instant that had its run already."""
+    bench = Bench()
+    jitter = timedelta(minutes=2)
+    bench.schedule("report", Manual(), adaptive=True, jitter=jitter, jitter_side=JitterSide.BOTH)
+    ask(bench, "hint interval", schedule="report", interval="1m", ttl="1h", reason="watch")
+    bench.advance(seconds=30)
+    before = bench.progress("report").cursor
+    assert before > bench.now
+    ask(bench, "schedule update", schedule="report", every="10m")
+    assert bench.progress("report").cursor == before
     assert verified(bench) == []

@@ -190,10 +190,15 @@ def _cursor_of_new_plan(record: ScheduleRecord, schedule: Schedule, *, now: date
     If future occurrences were skipped by hand, the cursor lies behind them, and the new plan may have others
     before it. A manual schedule has no occurrences, and its cursor stays at its creation.
     """
-    is_ahead = record.progress.cursor > now + max_early(record.schedule)
+    cursor = record.progress.cursor
+    is_ahead = cursor > now + max_early(record.schedule)
     begins_now = is_ahead or isinstance(record.schedule.trigger, Manual)
     differs = any(getattr(schedule, field) != getattr(record.schedule, field) for field in _PLAN_FIELDS)
-    return max(now, initial_progress(schedule).cursor) if begins_now and differs else None
+    if not (begins_now and differs):
+        return None
+    begins = max(now, initial_progress(schedule).cursor)
+    # What a hint had admitted early keeps its row.
+    return begins if is_ahead else max(begins, cursor)
 
 
 def progress_when_paused(
