@@ -70,3 +70,15 @@ def test_an_edit_of_a_manual_trigger_keeps_what_a_hint_decided_within_the_early_
     ask(bench, "schedule update", schedule="report", every="10m")
     assert bench.progress("report").cursor == before
     assert verified(bench) == []
+
+
+def test_verify_accepts_an_instant_that_a_hint_asked_for_just_before_a_skipped_one() -> None:
+    """The clamp counts from what was decided before, and the skipped instant had its row already."""
+    bench = Bench()
+    bench.schedule("report", every("10m"), adaptive=True, clamp=Clamp(min=timedelta(minutes=2)))
+    ask(bench, "schedule skip", schedule="report")
+    bench.advance(minutes=7, seconds=30)
+    ask(bench, "hint interval", schedule="report", interval="2m", ttl="10m", reason="watch")
+    bench.advance(minutes=20)
+    assert DEFAULT_START + timedelta(seconds=570) in [run.planned_at for run in bench.runs("report")]
+    assert verified(bench) == []

@@ -344,7 +344,9 @@ def _check_clamps(view: HistoryView, schedule: ScheduleRow, rows: list[RunRow]) 
         policy = view.policy(run)
         if policy is None or not policy.clamp_min or before.revision != run.revision:
             continue
-        is_exempt = before.reason == "by_hand" or run.source == "paused"
+        # What was skipped ahead had its row before a hint asked for an instant just before it.
+        was_skipped_first = run.reason == "by_hand" and run.created_at <= before.created_at
+        is_exempt = before.reason == "by_hand" or run.source == "paused" or was_skipped_first
         # With jitter to both sides, an occurrence may have been admitted before its instant.
         base = min(last_instant(before), before.created_at)
         if not is_exempt and run.planned_at < base + policy.clamp_min - view.skew:
