@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from tests.simulation.bench_requests import ask, verified
 from timewright import every
+from timewright.core.moments import format_instant
 from timewright.core.policies.backoff import Ladder
-from timewright.core.policies.policies import CatchUp, Clamp, JitterSide, Overlap
+from timewright.core.policies.policies import Align, CatchUp, Clamp, JitterSide, Overlap
 from timewright.core.recurrence.triggers import Manual
 from timewright.testing.bench import DEFAULT_START, Bench
 from timewright.testing.targets import fail, succeed
@@ -81,4 +84,21 @@ def test_verify_accepts_an_instant_that_a_hint_asked_for_just_before_a_skipped_o
     ask(bench, "hint interval", schedule="report", interval="2m", ttl="10m", reason="watch")
     bench.advance(minutes=20)
     assert DEFAULT_START + timedelta(seconds=570) in [run.planned_at for run in bench.runs("report")]
+    assert verified(bench) == []
+
+
+@pytest.mark.parametrize("align", list(Align))
+def test_a_hinted_pause_does_not_continue_one_that_ended_before_it(align: Align) -> None:
+    """No pass was made between the two, and what came due there was recorded as paused, or not at all."""
+    bench = Bench()
+    bench.schedule("report", every("5m"), adaptive=True, align=align)
+    bench.advance(minutes=1)
+    ends = DEFAULT_START + timedelta(minutes=8)
+    ask(bench, "hint pause", schedule="report", until=format_instant(ends), reason="night")
+    bench.clock.advance(minutes=10)
+    until = bench.now + timedelta(minutes=6)
+    ask(bench, "hint pause", schedule="report", until=format_instant(until), reason="night")
+    bench.advance(minutes=20)
+    due = ends if align is Align.NOW else DEFAULT_START + timedelta(minutes=10)
+    assert [run.state for run in bench.runs("report") if run.planned_at == due] == ["succeeded"]
     assert verified(bench) == []

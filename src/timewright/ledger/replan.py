@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from timewright.core.facts import Fact
 from timewright.core.moments import check_storable, format_instant
 from timewright.core.schedule.adjustments import Adjustment, AdjustmentKind
+from timewright.core.schedule.decision import Source
 from timewright.core.schedule.governor import is_in_streak
 from timewright.core.schedule.hints import IntervalHint
 from timewright.core.schedule.pauses import resume_progress
@@ -283,12 +284,14 @@ def hint(
 ) -> ChangeResult:
     """Store a hint: it may bring the next time forward at once; a pause moves the next time to its end.
 
-    Instants that came due before an interval hint are decided first, because it replaces the trigger's.
+    Instants that came due before an interval hint are decided first, because it replaces the trigger's; so
+    are those of a pause that is over, because another one would continue it.
     """
 
     def work(tx: Transaction) -> ChangeResult:
         record, decided = lock_to_decide(tx, schedule_id, now=now), list[Fact]()
-        if isinstance(hint_request, IntervalHint) and has_due_instant(record, now=now):
+        decides_first = isinstance(hint_request, IntervalHint) or record.progress.source is Source.PAUSED
+        if decides_first and has_due_instant(record, now=now):
             record, decided = _decide_first(tx, record, ids=ids, now=now)
         progress = progress_with_hint(record, hint_request, load_calendars(tx, [record.schedule]), now=now)
         progress = keep_undecided(tx, record, progress, now=now)
