@@ -349,4 +349,29 @@ SAVED: dict[str, tuple[dict[str, Any], list[tuple[bool, int]], list[tuple[list[R
         [(True, 0), (True, 0), (True, 0), (False, 0)],
         [([], "live", 1860), ([("run", {}), ("pause", {"until": 60})], "live", 300)],
     ),
+    "a hint for one instant stands behind an interval hint that expired in an outage": (
+        {"every": "90s", "adaptive": True},
+        [(True, 0)],
+        [
+            ([("interval", {"interval": 130, "ttl": 600}), ("once", {"at": 400, "ttl": 500})], "live", 5),
+            ([], "outage", 1200),
+        ],
+    ),
+    "what is due when an interval hint replaces another is decided under the first": (
+        {"cron": "* * * * *", "adaptive": True},
+        [(True, 0)],
+        [
+            ([], "live", 785),
+            ([("interval", {"interval": 130, "ttl": 600})], "live", 240),
+            ([("interval", {"interval": 60, "ttl": 100})], "live", 1800),
+        ],
+    ),
+    "an interval hint that replaces another brings nothing of the trigger back": (
+        {"every": "60s", "adaptive": True},
+        [(True, 0)],
+        [
+            ([("interval", {"interval": 1000, "ttl": 3600})], "live", 600),
+            ([("interval", {"interval": 1000, "ttl": 100})], "live", 60),
+        ],
+    ),
 }

@@ -261,7 +261,9 @@ class DecisionTimes(RecordedTimes):
         """The latest instant that may be decided at `since` under a policy."""
         if since >= NEVER:
             return NEVER
-        wished = [wish for began, ended, wish in self._hints if began < since < ended and policy.adaptive]
+        # What is due when a hint replaces another is decided under the one before.
+        hints = ((began, end + (end in self._hint_starts), wish) for began, end, wish in self._hints)
+        wished = [wish for began, end, wish in hints if began < since < end and policy.adaptive]
         start = policy.start_at or 0
         if wished:
             return max(since + max(*wished, policy.clamp_min), start)

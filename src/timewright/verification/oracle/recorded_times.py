@@ -84,8 +84,11 @@ class RecordedTimes:
     @cached_property
     def _hint_ends(self) -> set[int]:
         """When interval hints ended, unless another replaced them."""
-        began = {began for began, _, _ in self._hints}
-        return {end for _, end, _ in self._hints} - began
+        return {end for _, end, _ in self._hints} - self._hint_starts
+
+    @cached_property
+    def _hint_starts(self) -> set[int]:
+        return {began for began, _, _ in self._hints}
 
     @cached_property
     def _decisions(self) -> list[int]:
