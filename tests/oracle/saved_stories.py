@@ -374,4 +374,9 @@ SAVED: dict[str, tuple[dict[str, Any], list[tuple[bool, int]], list[tuple[list[R
             ([("interval", {"interval": 1000, "ttl": 100})], "live", 60),
         ],
     ),
+    "a late engine too decides again at the end of a hint what a failure had put off (ruling 22)": (
+        {"preset": "adaptive", "every": "300s"},
+        [(True, 0), (False, 0), (True, 0)],
+        [([], "live", 600), ([("interval", {"interval": 1000, "ttl": 100}), ("run", {})], "outage", 1200)],
+    ),
 }

@@ -142,7 +142,7 @@ def _without_expired(
     hint = progress.hints.interval if schedule.adaptive else None
     if hint is None or hint.expires_at > now or not counts_from_last_start(schedule):
         return progress
-    if not is_requested(progress.source, progress.trail):
+    if progress.source is Source.PAUSED:
         return progress
     at, source = progress.next_at, progress.source or Source.AI_INTERVAL
     base = last_base(schedule, progress)
