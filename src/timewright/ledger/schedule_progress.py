@@ -107,14 +107,10 @@ def progress_when_revised(
 
 def has_undecided_instant(record: ScheduleRecord, schedule: Schedule, *, now: datetime) -> bool:
     """Whether an instant is due that the new definition cannot plan, because it counts from elsewhere."""
-    moved = bool(record.schedule.clamp.min)
-    moved = moved or has_reopened(record.schedule, record.progress)
-    is_active = record.progress.state is ScheduleState.ACTIVE
-    return (
-        is_active
-        and has_due_instant(record, now=now)
-        and (moved or not is_trigger_only(schedule, record.progress))
-    )
+    progress = record.progress
+    moved = bool(record.schedule.clamp.min) or has_reopened(record.schedule, progress)
+    is_due = progress.state is ScheduleState.ACTIVE and has_due_instant(record, now=now)
+    return is_due and (moved or not is_trigger_only(schedule, progress))
 
 
 def has_due_instant(record: ScheduleRecord, *, now: datetime) -> bool:
