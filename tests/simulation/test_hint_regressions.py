@@ -102,3 +102,25 @@ def test_a_hinted_pause_does_not_continue_one_that_ended_before_it(align: Align)
     due = ends if align is Align.NOW else DEFAULT_START + timedelta(minutes=10)
     assert [run.state for run in bench.runs("report") if run.planned_at == due] == ["succeeded"]
     assert verified(bench) == []
+
+
+@pytest.mark.parametrize("catch_up", [CatchUp.ALL, CatchUp.SPREAD])
+def test_an_occurrence_that_an_instant_of_a_hint_follows_is_caught_up_and_not_replaced(
+    catch_up: CatchUp,
+) -> None:
+    """Its successor was due in the same pass, so it is missed (§3.3), and no newer run replaces it."""
+    bench = Bench()
+    bench.schedule("report", every("2m"), adaptive=True, overlap=Overlap.REPLACE, catch_up=catch_up)
+    bench.target.script("report", succeed(after=timedelta(minutes=1)), succeed())
+    bench.advance(seconds=110)
+    ask(bench, "schedule run", schedule="report")
+    bench.advance(seconds=1)
+    due = DEFAULT_START + timedelta(seconds=121)
+    ask(bench, "hint once", schedule="report", at=format_instant(due), reason="watch")
+    bench.clock.advance(timedelta(seconds=11))
+    bench.advance(seconds=1)
+    ask(bench, "schedule run", schedule="report", reason="again")
+    bench.advance(seconds=90)
+    outcomes = {run.planned_at: run.state for run in bench.runs("report") if run.source != "manual"}
+    assert outcomes == {DEFAULT_START + timedelta(minutes=2): "succeeded", due: "succeeded"}
+    assert verified(bench) == []

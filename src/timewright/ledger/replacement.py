@@ -52,7 +52,7 @@ def cancel_for_replacement(tx: Transaction, schedule: Schedule, *, now: datetime
     passes = {
         run.created_at
         for run in current
-        if was_missed(terms.get((run.schedule_id, run.revision), schedule), run)
+        if was_missed(terms.get((run.schedule_id, run.revision), schedule), run, current)
     }
     backlog = [run for run in current if run.state is RunState.HELD and run.created_at in passes]
     if backlog:
@@ -68,12 +68,18 @@ def cancel_for_replacement(tx: Transaction, schedule: Schedule, *, now: datetime
     return Replacement(not leased, (*requested, *cancelled))
 
 
-def was_missed(schedule: Schedule, run: Run) -> bool:
+def was_missed(schedule: Schedule, run: Run, others: Sequence[Run]) -> bool:
     """Whether a run is a missed occurrence: its successor was due too, or it was late beyond the grace."""
     if schedule.catch_up not in RUNS_EVERY_MISSED or run.dedupe_scope:
         return False
     following = schedule.trigger.next_after(run.planned_at)
     was_succeeded = following is not None and following <= run.created_at
+    # The successor may be an instant of a hint.
+    was_succeeded = was_succeeded or any(
+        run.planned_at < one.planned_at <= run.created_at == one.created_at
+        for one in others
+        if not one.dedupe_scope
+    )
     return was_succeeded or run.created_at - run.planned_at > schedule.grace
 
 
