@@ -196,9 +196,13 @@ def _spell_as_options(problem: dict[str, Any], operation: Operation[Any]) -> dic
     return spelled
 
 
+# Fields inside a trigger or a target whose option has another name.
+_OPTION_OF_FIELD = {"url": "http", "once": "at"}
+
+
 def _option_of(path: str, options: dict[str, OptionField]) -> OptionField | None:
     head, *inner = re.split(r"[.\[:]", path)
-    inner = ["http" if name == "url" else name for name in inner]
+    inner = [_OPTION_OF_FIELD.get(name, name) for name in inner]
     names = [*inner, head] if head in FLATTENED else [head]
     return next((options[name] for name in names if name in options), None)
 
