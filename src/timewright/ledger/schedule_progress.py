@@ -29,7 +29,7 @@ from timewright.core.schedule.governor import (
     plan_next,
     pull_forward,
 )
-from timewright.core.schedule.hints import Hints, IntervalHint, OneShotHint, PauseHint
+from timewright.core.schedule.hints import EndedPause, Hints, IntervalHint, OneShotHint, PauseHint
 from timewright.core.schedule.schedule import (
     Schedule,
     ScheduleEvent,
@@ -209,7 +209,7 @@ def progress_when_paused(
     began = now if before.paused_at is None else before.paused_at
     if ended is not None and ended <= now:
         # What lies between the pauses is no part of them. An admission may not have recorded the first yet.
-        hints = replace(hints, ended_pauses=(*hints.ended_pauses, (began, ended)))
+        hints = replace(hints, ended_pauses=(*hints.ended_pauses, EndedPause(began, ended)))
         began = now
     progress = replace(before, state=state, reason=reason, paused_at=began, paused_until=until, hints=hints)
     end = pause_end(progress, now=now) if until is not None else None
@@ -393,6 +393,6 @@ def _add_hint(hints: Hints, request: HintRequest, *, now: datetime) -> Hints:
     last_pause = hints.pause
     began = last_pause.created_at if last_pause is not None else None
     if last_pause is not None and began is not None and last_pause.until < made_at:
-        hints = replace(hints, ended_pauses=(*hints.ended_pauses, (began, last_pause.until)))
+        hints = replace(hints, ended_pauses=(*hints.ended_pauses, EndedPause(began, last_pause.until)))
         began = made_at
     return replace(hints, pause=replace(request, created_at=began or made_at))

@@ -82,16 +82,23 @@ class PauseHint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     created_at: datetime | None = None
 
 
+class EndedPause(Struct, frozen=True, forbid_unknown_fields=True):
+    """A pause that is over."""
+
+    began: datetime
+    ended: datetime
+
+
 class Hints(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """At most one hint of each kind.
 
-    `ended_pauses` are earlier pauses, of users too, whose occurrences are not recorded yet: start and end.
+    `ended_pauses` are earlier pauses, of users too, whose occurrences are not recorded yet.
     """
 
     interval: IntervalHint | None = None
     one_shot: OneShotHint | None = None
     pause: PauseHint | None = None
-    ended_pauses: tuple[tuple[datetime, datetime], ...] = ()
+    ended_pauses: tuple[EndedPause, ...] = ()
 
     def unexpired(self, *, now: datetime) -> Hints:
         """Return the hints that have not expired; one that expires exactly now has expired."""

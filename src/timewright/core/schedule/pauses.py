@@ -43,7 +43,8 @@ NO_PAUSES = Pauses(())
 
 def unrecorded_pauses(progress: ScheduleProgress, scoped: Pauses = NO_PAUSES) -> Pauses:
     """Return the pauses that are not recorded yet: by a user, by a hint, and `scoped` ones."""
-    hint, spans = progress.hints.pause, [*scoped.spans, *progress.hints.ended_pauses]
+    hint, spans = progress.hints.pause, list(scoped.spans)
+    spans += [(one.began, one.ended) for one in progress.hints.ended_pauses]
     if hint is None and progress.paused_until is None:
         return scoped
     if progress.paused_until is not None:
