@@ -128,7 +128,7 @@ def test_invalid_messages_do_not_stop_the_server(store: Path) -> None:
                 break
         server.stdin.close()
         assert server.wait(60) == 0
-    assert answers[99]["result"]["structuredContent"]["alive"] is True
+    assert answers[99]["result"]["structuredContent"]["instances"] == 0
     assert "error" in answers[9]
     assert "error" in answers[11]
 

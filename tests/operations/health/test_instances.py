@@ -109,3 +109,11 @@ def test_a_long_silent_instance_is_removed_among_many_live_ones(harness: Operati
     harness.store.write(work)
     newest = harness.store.read(lambda tx: tx.get_objects(INSTANCE, namespace=GLOBAL_NAMESPACE, newest=1))
     assert newest[0].name == "ins_b"
+
+
+def test_health_counts_the_instances_that_run(harness: OperationsHarness) -> None:
+    before = harness.ask("health")["instances"]
+    present(harness, "ins_1").send_if_due()
+    assert harness.ask("health")["instances"] == before + 1
+    harness.bench.clock.advance(timedelta(seconds=4 * HEARTBEAT_INTERVAL_S))
+    assert harness.ask("health")["instances"] == 0

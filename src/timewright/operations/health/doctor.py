@@ -233,12 +233,13 @@ def _format_span(length: timedelta) -> str:
 class SystemHealth(Struct, frozen=True, kw_only=True):
     """The health of the system. Counts are those of the namespace and stop at 1000.
 
-    `late_by` is how long the most overdue schedule has been waiting: more than a few seconds means that no
-    engine is running, or that it cannot keep up. `leader` is the leading instance, if instances elect one;
-    `policy_file` is the error of the policy file, because of which no queue leases anything.
+    `instances` is how many instances run; with none, nothing starts. `late_by` is how long the most overdue
+    schedule has been waiting: more than a few seconds means that they cannot keep up. `leader` is the leading
+    instance, if instances elect one; `policy_file` is the error of the policy file, because of which no queue
+    leases anything.
     """
 
-    alive: bool
+    instances: int
     now: datetime
     next_wake: datetime | None
     late_by: timedelta
@@ -254,7 +255,7 @@ class SystemHealth(Struct, frozen=True, kw_only=True):
 
 @operations.read("health", scope="read", examples=({},))
 def health(context: OperationContext, tx: Transaction, _request: NoParameters) -> SystemHealth:
-    """Show whether the store answers, how late the engine is, and how much waits for a person."""
+    """Show how many instances run, how late they are, and how much waits for a person."""
     now = context.now()
     file = context.queue_policy_file()
     error = file.error if file is not None else None
@@ -265,7 +266,7 @@ def health(context: OperationContext, tx: Transaction, _request: NoParameters) -
             counts[one.kind] += one.count
     counted = {kind: min(count, MAX_COUNT) for kind, count in counts.items()}
     return SystemHealth(
-        alive=True,
+        instances=sum(is_alive(seen, now=now) for seen in read_instances(tx, limit=MAX_INSTANCES)),
         now=now,
         next_wake=wake,
         late_by=max(now - wake, ZERO) if wake is not None else ZERO,
