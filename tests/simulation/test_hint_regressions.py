@@ -124,3 +124,14 @@ def test_an_occurrence_that_an_instant_of_a_hint_follows_is_caught_up_and_not_re
     outcomes = {run.planned_at: run.state for run in bench.runs("report") if run.source != "manual"}
     assert outcomes == {DEFAULT_START + timedelta(minutes=2): "succeeded", due: "succeeded"}
     assert verified(bench) == []
+
+
+def test_verify_knows_that_a_hint_decides_an_edit_at_the_same_instant() -> None:
+    """The edit plans again, under the hint that was made just before it on a clock that stood still."""
+    bench = Bench()
+    bench.schedule("report", every("1m"), adaptive=True)
+    bench.advance(seconds=90)
+    ask(bench, "hint interval", schedule="report", interval="3h", ttl="4h", reason="quiet")
+    ask(bench, "schedule update", schedule="report", priority="high")
+    assert bench.progress("report").next_at == DEFAULT_START + timedelta(hours=3, seconds=90)
+    assert verified(bench) == []

@@ -263,7 +263,9 @@ class DecisionTimes(RecordedTimes):
             return NEVER
         # What is due when a hint replaces another is decided under the one before.
         hints = ((began, end + (end in self._hint_starts), wish) for began, end, wish in self._hints)
-        wished = [wish for began, end, wish in hints if began < since < end and policy.adaptive]
+        # An edit at the very instant of a hint may have come after it.
+        last = since + (since in self._replans)
+        wished = [wish for began, end, wish in hints if began < last and since < end and policy.adaptive]
         start = policy.start_at or 0
         if wished:
             return max(since + max(*wished, policy.clamp_min), start)
