@@ -284,6 +284,22 @@ def test_the_selected_namespace_stays_in_the_address(page: Page, site: Site) -> 
     page.wait_for_url(f"**/#/schedules?namespace={name}")
 
 
+def test_a_namespace_is_selected_also_if_its_first_screen_is_left_before_it_is_loaded(
+    page: Page, site: Site
+) -> None:
+    name = new_name("ns")
+    site.api("POST", "namespaces", {"name": name})
+    page.evaluate(
+        """name => {
+            addEventListener("hashchange", () => { location.hash = "/schedules" }, { once: true });
+            location.hash = `/overview?namespace=${name}`;
+        }""",
+        name,
+    )
+    expect(page.get_by_text("No schedules yet.")).to_be_visible()
+    page.wait_for_url(f"**/#/schedules?namespace={name}")
+
+
 def test_numbers_in_results_are_charted(page: Page, site: Site) -> None:
     name = manual(site, "counted", overlap="allow")
     for number in (3, 5):

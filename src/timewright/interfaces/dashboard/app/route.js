@@ -43,6 +43,8 @@ export async function route() {
   const mine = ++routes;
   const scrollTop = rememberScroll();
   const next = parseHash();
+  // At once: the next address keeps the namespace, also if this screen is left before it is loaded.
+  syncNamespace(next.params.namespace);
   const before = document.activeElement;
   const loading = loadScreen(next);
   const fresh = next.name !== app.current.name || next.path.join("/") !== app.current.path.join("/");
@@ -57,7 +59,6 @@ export async function route() {
   if (!module) return retryRoute(next);
   const screen = module.pick ? module.pick(next.path) : module.default;
   app.current = { ...next, screen, data: fresh ? null : app.current.data, problem: null };
-  syncNamespace(next.params.namespace);
   // Data that arrives within 60 ms is painted once; otherwise show the empty screen first.
   const waiting = setTimeout(requestPaint, 60);
   await refresh();
