@@ -66,7 +66,7 @@ def test_a_failure_prints_the_invariant_the_facts_and_the_replay_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with applied(BY_NAME["no charge on expiry"]):
-        assert command.main(["--seeds", "1", "--hours", "2", "--size", "dense"]) == 1
+        assert command.main(["--first", "1", "--seeds", "1", "--hours", "2", "--size", "dense"]) == 1
     said = capsys.readouterr().out
     assert "I18" in said
     assert "RunLeased" in said

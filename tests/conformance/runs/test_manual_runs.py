@@ -185,7 +185,9 @@ def test_manual_runs_are_found_by_their_own_index(own_database: Database, statem
     else:
         own_database.sql(HISTORY)
         own_database.sql("ANALYZE runs")
-        sql = re.sub(r"%(\(ids\))?s::text", "'{sch_0}'::text", load_statements(POSTGRES)[statement].sql)
+        sql = re.sub(
+            r"%(\((schedule_)?ids\))?s::text", "'{sch_0}'::text", load_statements(POSTGRES)[statement].sql
+        )
         sql = sql.replace("%s::bigint", "'{5}'::bigint").replace("%(limit)s", "5")
         sql = sql.replace("%(id)s", "'sch_0'").replace("%(last)s", "'run_9'")
         plan = [str(row[0]) for row in own_database.sql(f"EXPLAIN {sql}")]
