@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import select
 import threading
 from collections import deque
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from timewright.errors import OverQuota
@@ -20,6 +22,10 @@ from timewright.targets.outcomes import run_safely
 
 if TYPE_CHECKING:
     from timewright.targets.call.in_process import InProcessCall
+
+# If a thread took an item within the last 1 ms, the queue is moving: a woken thread rechecks every 0.3 ms.
+QUEUE_MOVING_S = 0.001
+RECHECK_INTERVAL_S = 0.0003
 
 
 class WorkItem:
@@ -34,6 +40,16 @@ class WorkItem:
         raise NotImplementedError
 
 
+class _IdleThread:
+    """Lets an idle thread wait until it is woken."""
+
+    __slots__ = ("wake",)
+
+    def __init__(self) -> None:
+        self.wake = threading.Lock()
+        self.wake.acquire()
+
+
 class CallThreadPool:
     """Runs work items on at most `limit` threads, started on demand and kept while idle for a time."""
 
@@ -43,12 +59,13 @@ class CallThreadPool:
         self._idle_seconds = idle_seconds
         self._lock = threading.Lock()
         self._queue: deque[WorkItem] = deque()
-        # Each idle thread waits for its lock, which is released to wake it.
-        self._idle: list[threading.Lock] = []
+        self._idle: list[_IdleThread] = []
         self._threads: set[threading.Thread] = set()
         self._names = itertools.count(1)
         self._count = 0
         self._starting = 0
+        self._taken_count = 0
+        self._last_taken_at = 0.0
         self._leaked = 0
         self._closed = False
 
@@ -113,8 +130,9 @@ class CallThreadPool:
     def _wake_or_start(self) -> None:
         """Wake or start one thread if items are queued. The caller holds the lock.
 
-        One at a time: each thread takes an item and then wakes the next, if more are queued. So few threads
-        run many short items, and long items get as many threads as allowed.
+        One at a time: each thread takes an item and then wakes the next, if more are queued. A woken thread
+        waits while the queue moves. So few threads run many short items, which is much cheaper, and long
+        items get as many threads as allowed.
         """
         if self._starting or not self._queue:
             return
@@ -123,9 +141,9 @@ class CallThreadPool:
         elif self._count < self._limit:
             self._start()
 
-    def _wake(self, idle: threading.Lock) -> None:
+    def _wake(self, idle_thread: _IdleThread) -> None:
         self._starting += 1
-        idle.release()
+        idle_thread.wake.release()
 
     def _start(self) -> None:
         """Start a thread. The caller holds the lock."""
@@ -144,23 +162,20 @@ class CallThreadPool:
                 raise  # the system has no thread left, and no running thread can take the item
 
     def _run_items(self) -> None:
-        idle, thread = threading.Lock(), threading.current_thread()
-        idle.acquire()
-        item = self._next_item(idle, was_woken=True)
+        idle_thread, thread = _IdleThread(), threading.current_thread()
+        self._wait_while_moving()
+        item = self._next_item(idle_thread)
         while item is not None:
             item.thread = thread
             run_safely(item.run)
-            item = self._next_item(idle, last=item)
+            item = self._next_item(idle_thread, last=item)
         with self._lock:
             self._threads.discard(thread)
 
-    def _next_item(
-        self, idle: threading.Lock, *, last: WorkItem | None = None, was_woken: bool = False
-    ) -> WorkItem | None:
+    def _next_item(self, idle_thread: _IdleThread, *, last: WorkItem | None = None) -> WorkItem | None:
         """Wait for the next item; None if this thread should end."""
         while True:
             with self._lock:
-                self._starting -= was_woken
                 if last is not None:
                     last.has_returned = True
                     if last.is_abandoned:
@@ -168,26 +183,43 @@ class CallThreadPool:
                         return None
                 if self._queue:
                     item = self._queue.popleft()
+                    self._taken_count += 1
+                    self._last_taken_at = monotonic()
                     self._wake_or_start()
                     return item
                 if self._closed:
                     self._count -= 1
                     return None
-                self._idle.append(idle)
-            last, was_woken = None, True
-            if not self._wait_for_wake(idle):
+                self._idle.append(idle_thread)
+            last = None
+            if not self._wait_for_wake(idle_thread):
                 return None
 
-    def _wait_for_wake(self, idle: threading.Lock) -> bool:
+    def _wait_for_wake(self, idle_thread: _IdleThread) -> bool:
         """Wait until woken; returns False after the idle time."""
-        if idle.acquire(timeout=self._idle_seconds):
-            return True
+        woken = idle_thread.wake.acquire(timeout=self._idle_seconds)
         with self._lock:
-            if idle in self._idle:
-                self._idle.remove(idle)
+            if not woken and idle_thread in self._idle:
+                self._idle.remove(idle_thread)
                 self._count -= 1
                 return False
-        return idle.acquire()  # taken from the list just before: the wake-up follows
+            if not woken:
+                idle_thread.wake.acquire()  # taken from the list just before: the wake-up follows
+        self._wait_while_moving()
+        return True
+
+    def _wait_while_moving(self) -> None:
+        """Wait while other threads keep taking items, then count this thread as started."""
+        while self._is_moving():
+            seen = self._taken_count
+            select.select((), (), (), RECHECK_INTERVAL_S)
+            if self._taken_count == seen:
+                break
+        with self._lock:
+            self._starting -= 1
+
+    def _is_moving(self) -> bool:
+        return bool(self._queue) and not self._closed and monotonic() - self._last_taken_at < QUEUE_MOVING_S
 
 
 class CallsByRun:
