@@ -262,7 +262,9 @@ class DecisionTimes(RecordedTimes):
         if since >= NEVER:
             return NEVER
         # What is due when a hint replaces another is decided under the one before.
-        hints = ((began, end + (end in self._hint_starts), wish) for began, end, wish in self._hints)
+        expiries = {row.until for row in self._adjustments if row.kind == "interval"}
+        replaced = self._hint_starts - expiries
+        hints = ((began, end + (end in replaced), wish) for began, end, wish in self._hints)
         # An edit at the very instant of a hint may have come after it.
         last = since + (since in self._replans)
         wished = [wish for began, end, wish in hints if began < last and since < end and policy.adaptive]
