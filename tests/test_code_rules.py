@@ -24,7 +24,9 @@ from timewright import errors
 MAX_LINES = 400
 MAX_LINE_LENGTH = 110
 # Path below src/timewright -> why the file is longer than MAX_LINES.
-LONG_FILES: dict[str, str] = {}
+LONG_FILES: dict[str, str] = {
+    "ledger/replan.py": "every change of a schedule by a person: all decide first what they replace"
+}
 MAX_FILES_PER_FOLDER = 15
 # Path below src/timewright -> why the folder has more files.
 LARGE_FOLDERS: dict[str, str] = {}

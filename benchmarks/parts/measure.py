@@ -256,7 +256,7 @@ def create_paused_schedule(store: Store, name: str, *, target: AnyTarget | None 
     trigger = Every(SECOND, now - timedelta(days=30))
     one = schedule(name, trigger, target or Call(name="noop"), now=now, overlap=Overlap.ALLOW)
     create(store, [one], by=ACTOR, now=now)
-    pause(store, one.id, by=ACTOR, now=now)
+    pause(store, one.id, ids=IDS, by=ACTOR, now=now)
     return one
 
 

@@ -229,7 +229,7 @@ class SoakWorkload:
     def _pause(self) -> None:
         now = self.store.now()
         until = now + timedelta(seconds=self.random.uniform(1, 6)) if self.random.random() < 0.6 else None
-        pause(self.store, self._choose().id, by=ACTOR, now=now, until=until)
+        pause(self.store, self._choose().id, ids=IDS, by=ACTOR, now=now, until=until)
 
     def _resume(self) -> None:
         for kept in self.random.sample(list(self.tracked.values()), 5):
@@ -250,7 +250,7 @@ class SoakWorkload:
 
     def _clear_hints(self) -> None:
         kept = self.random.choice([k for k in self.tracked.values() if k.schedule.adaptive])
-        clear_hints(self.store, kept.id, by=ACTOR, now=self.store.now())
+        clear_hints(self.store, kept.id, ids=IDS, by=ACTOR, now=self.store.now())
 
     def _run_now(self) -> None:
         force = self.random.random() < 0.2
@@ -337,7 +337,9 @@ class SoakWorkload:
         for kept in self.tracked.values():
             # Paused ones too: their pause may have an end.
             if self._state(kept) in (ScheduleState.ACTIVE, ScheduleState.PAUSED):
-                self._retry(lambda kept=kept: pause(self.store, kept.id, by=ACTOR, now=self.store.now()))
+                self._retry(
+                    lambda kept=kept: pause(self.store, kept.id, ids=IDS, by=ACTOR, now=self.store.now())
+                )
         for name in LIMITS:
             self._retry(lambda name=name: self._set_limit(name, RAISED_LIMIT))
         for state in (RunState.READY, RunState.PARKED):

@@ -144,7 +144,7 @@ def test_after_a_change_by_another_process_nothing_starts_before_the_instant(
     bench, theirs = shared
     schedule = bench.schedule("a", every("1m"))
     bench.move_near()
-    pause(theirs, schedule.id, by=BY, now=bench.now)
+    pause(theirs, schedule.id, ids=bench.ids, by=BY, now=bench.now)
     bench.loop.step()
     assert bench.sleeper.slept == pytest.approx([SHORTLY.total_seconds()])
     assert bench.target.launched == []

@@ -60,7 +60,7 @@ def test_a_pause_of_a_preloaded_schedule_takes_effect(foreseen: list[datetime]) 
     schedule = bench.schedule("a", every("1m"))
     bench.loop.step()
     bench.clock.advance(seconds=59)
-    pause(bench.store, schedule.id, by=BY, now=bench.now)
+    pause(bench.store, schedule.id, ids=bench.ids, by=BY, now=bench.now)
     bench.advance(seconds=2)
     assert foreseen
     assert {run.state for run in bench.runs("a")} <= {RunState.SKIPPED}

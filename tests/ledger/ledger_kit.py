@@ -107,7 +107,7 @@ class LedgerHarness:
         return release_held_runs(self.store, now=self.now)
 
     def pause(self, schedule: Schedule, *, until: datetime | None = None) -> ChangeResult:
-        return replan.pause(self.store, schedule.id, by=ADA, now=self.now, until=until)
+        return replan.pause(self.store, schedule.id, ids=self.ids, by=ADA, now=self.now, until=until)
 
     def resume(self, schedule: Schedule) -> ChangeResult:
         return replan.resume(self.store, schedule.id, ids=self.ids, by=ADA, now=self.now)

@@ -119,7 +119,7 @@ def test_forgetting_a_pause_that_was_wished_ends_it_now(bench: LedgerHarness) ->
     bench.move_to(0.5)
     bench.hint(job, PauseHint(until=at(30)))
     bench.move_to(2.5)
-    clear_hints(bench.store, job.id, by=ADA, now=bench.now)
+    clear_hints(bench.store, job.id, ids=bench.ids, by=ADA, now=bench.now)
     bench.admit()
     assert bench.outcomes_of(job) == [(1, "paused"), (2, "paused")]
     assert next_at(bench, job) == (at(3), "baseline-interval")
@@ -139,7 +139,7 @@ def test_forgetting_wishes_decides_without_them(bench: LedgerHarness) -> None:
     job = adaptive(bench)
     bench.hint(job, often(5))
     bench.hint(job, once(3))
-    changed = clear_hints(bench.store, job.id, by=ADA, now=bench.now)
+    changed = clear_hints(bench.store, job.id, ids=bench.ids, by=ADA, now=bench.now)
     assert changed.progress.hints == NO_HINTS
     assert next_at(bench, job) == (at(60), "baseline-interval")
 
@@ -148,7 +148,7 @@ def test_an_instant_that_a_hint_made_due_stays_due_after_the_hint_is_cleared(ben
     job = adaptive(bench)
     bench.hint(job, often(5))
     bench.move_to(6)
-    clear_hints(bench.store, job.id, by=ADA, now=bench.now)
+    clear_hints(bench.store, job.id, ids=bench.ids, by=ADA, now=bench.now)
     bench.admit()
     assert bench.outcomes_of(job) == [(5, "ready")]
 
@@ -166,7 +166,7 @@ def test_a_requested_instant_that_is_due_in_a_backlog_stays_due_when_its_hint_en
         bench.admit()
         bench.work()
     if is_cleared:
-        clear_hints(bench.store, job.id, by=ADA, now=bench.now)
+        clear_hints(bench.store, job.id, ids=bench.ids, by=ADA, now=bench.now)
     else:
         bench.hint(job, once(33))
         bench.hint(job, once(41))
@@ -198,7 +198,7 @@ def test_a_wish_for_a_paused_schedule_is_kept_and_moves_nothing(bench: LedgerHar
     bench.pause(job)
     bench.hint(job, often(5))
     assert next_at(bench, job) == (None, "paused")
-    clear_hints(bench.store, job.id, by=ADA, now=bench.now)
+    clear_hints(bench.store, job.id, ids=bench.ids, by=ADA, now=bench.now)
     assert next_at(bench, job) == (None, "paused")
     bench.move_to(30)
     assert bench.admit().schedules_read == 0
@@ -219,7 +219,7 @@ def test_a_hint_during_a_run_counts_when_the_run_ends(bench: LedgerHarness) -> N
 def test_every_hint_has_an_audit_entry(bench: LedgerHarness) -> None:
     job = adaptive(bench)
     bench.hint(job, often(5))
-    clear_hints(bench.store, job.id, by=ADA, now=bench.now)
+    clear_hints(bench.store, job.id, ids=bench.ids, by=ADA, now=bench.now)
     assert [e.action for e in bench.audit()] == ["schedule.create", "schedule.hint", "schedule.clear_hints"]
 
 
@@ -269,7 +269,7 @@ def test_clearing_hints_in_a_hinted_pause_keeps_the_instants_before_the_interval
     bench.move_to(3.5)
     bench.hint(job, often(30))
     bench.move_to(5.5)
-    clear_hints(bench.store, job.id, by=ADA, now=bench.now)
+    clear_hints(bench.store, job.id, ids=bench.ids, by=ADA, now=bench.now)
     bench.admit()
     assert bench.outcomes_of(job) == [(1, "paused"), (2, "paused"), (3, "paused")]
     assert next_at(bench, job) == (at(6), "baseline-interval")
@@ -279,7 +279,7 @@ def test_clearing_a_hint_while_its_instant_is_due_hides_no_later_instant(bench: 
     job = bench.schedule(adaptive=True, catch_up=CatchUp.NONE)
     bench.hint(job, often(0.5))
     bench.move_to(3.5)
-    clear_hints(bench.store, job.id, by=ADA, now=bench.now)
+    clear_hints(bench.store, job.id, ids=bench.ids, by=ADA, now=bench.now)
     bench.move_to(5)
     bench.admit()
     assert [planned for planned, _ in bench.outcomes_of(job)] == [0.5, 4, 5]

@@ -194,7 +194,7 @@ class RealLedger:
         reclaim(self.store, now=self.now - action.lag * MINUTE, limit=10)
 
     def pause(self, action: Action) -> None:
-        replan.pause(self.store, IDS[action.schedule], by=ADA, now=self.now)
+        replan.pause(self.store, IDS[action.schedule], ids=self.ids, by=ADA, now=self.now)
 
     def resume(self, action: Action) -> None:
         replan.resume(self.store, IDS[action.schedule], ids=self.ids, by=ADA, now=self.now)

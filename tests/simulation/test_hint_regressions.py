@@ -135,3 +135,17 @@ def test_verify_knows_that_a_hint_decides_an_edit_at_the_same_instant() -> None:
     ask(bench, "schedule update", schedule="report", priority="high")
     assert bench.progress("report").next_at == DEFAULT_START + timedelta(hours=3, seconds=90)
     assert verified(bench) == []
+
+
+@pytest.mark.parametrize("verb", ["schedule pause", "hint pause"])
+def test_with_align_now_what_was_due_before_a_pause_is_decided(verb: str) -> None:
+    """The engine was late, and the pause replaced the only instant that was planned (I3)."""
+    bench = Bench()
+    bench.schedule("report", every("5m"), adaptive=True, align=Align.NOW)
+    bench.advance(minutes=6)
+    bench.clock.advance(timedelta(minutes=5))
+    until = format_instant(bench.now + timedelta(minutes=30))
+    ask(bench, verb, schedule="report", until=until, reason="night")
+    bench.advance(minutes=40)
+    assert DEFAULT_START + timedelta(minutes=10) in [run.planned_at for run in bench.runs("report")]
+    assert verified(bench) == []

@@ -33,7 +33,7 @@ def test_an_edit_after_a_pause_plans_from_now_and_not_from_the_old_next_time() -
     bench = Bench()
     schedule = bench.schedule("report", Once(bench.now + 6 * HOUR))
     bench.advance(minutes=5)
-    pause(bench.store, schedule.id, until=None, by=PERSON, now=bench.now)
+    pause(bench.store, schedule.id, ids=bench.ids, until=None, by=PERSON, now=bench.now)
     bench.advance(minutes=5)
     resume(bench.store, schedule.id, ids=bench.ids, by=PERSON, now=bench.now)
     hourly = replace(schedule, trigger=with_anchor(every("1h"), schedule.created_at))

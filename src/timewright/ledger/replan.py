@@ -15,7 +15,7 @@ from timewright.core.facts import Fact
 from timewright.core.moments import check_storable, format_instant
 from timewright.core.schedule.adjustments import Adjustment, AdjustmentKind
 from timewright.core.schedule.decision import Source
-from timewright.core.schedule.governor import is_in_streak
+from timewright.core.schedule.governor import counts_from_last_start, is_in_streak
 from timewright.core.schedule.hints import IntervalHint
 from timewright.core.schedule.pauses import resume_progress
 from timewright.core.schedule.schedule import (
@@ -152,9 +152,9 @@ def revise(
 def _revise(
     tx: Transaction, schedule: Schedule, *, ids: Ids, by: Actor, now: datetime, replaces: int | None
 ) -> ChangeResult:
-    record, facts = lock_to_decide(tx, schedule.id, now=now), list[Fact]()
-    if has_undecided_instant(record, schedule, now=now):
-        record, facts = _decide_first(tx, record, ids=ids, now=now)
+    record, facts = _lock_decided(
+        tx, schedule.id, ids=ids, now=now, if_due=lambda one: has_undecided_instant(one, schedule, now=now)
+    )
     last = record.schedule
     after = replace(
         schedule, revision=last.revision + 1, created_at=last.created_at, created_by=last.created_by
@@ -218,23 +218,20 @@ def restore(
 
 
 def pause(
-    store: Store, schedule_id: str, *, by: Actor, now: datetime, until: datetime | None = None
+    store: Store, schedule_id: str, *, ids: Ids, by: Actor, now: datetime, until: datetime | None = None
 ) -> ChangeResult:
     """Pause a schedule until an instant, or until it is resumed; runs in flight continue."""
     if until is not None and check_storable(until, field="until") <= now:
-        raise InvalidInput(
-            f"until {format_instant(until)} is not in the future",
-            field="until",
-            value=format_instant(until),
-            rule="a pause ends after now",
-            fix="use a later instant, or leave it out to pause until resumed",
-        )
-
+        fix = "use a later instant, or leave it out to pause until resumed"
+        text = format_instant(until)
+        why = f"until {text} is not in the future"
+        raise InvalidInput(why, field="until", value=text, rule="a pause ends after now", fix=fix)
     return _change(
         store,
         schedule_id,
         lambda record, _: progress_when_paused(record, until=until, reason=by.reason, now=now),
         AdjustmentKind.PAUSE,
+        ids=ids,
         by=by,
         now=now,
         until=until,
@@ -285,14 +282,15 @@ def hint(
     """Store a hint: it may bring the next time forward at once; a pause moves the next time to its end.
 
     Instants that came due before an interval hint are decided first, because it replaces the trigger's; so
-    are those of a pause that is over, because another one would continue it.
+    are those of a pause that is over, because another one would continue it, and all with `align: now`.
     """
 
+    def decides_first(record: ScheduleRecord) -> bool:
+        replaces = isinstance(hint_request, IntervalHint) or record.progress.source is Source.PAUSED
+        return (replaces and has_due_instant(record, now=now)) or _replaces_due(record, now=now)
+
     def work(tx: Transaction) -> ChangeResult:
-        record, decided = lock_to_decide(tx, schedule_id, now=now), list[Fact]()
-        decides_first = isinstance(hint_request, IntervalHint) or record.progress.source is Source.PAUSED
-        if decides_first and has_due_instant(record, now=now):
-            record, decided = _decide_first(tx, record, ids=ids, now=now)
+        record, decided = _lock_decided(tx, schedule_id, ids=ids, now=now, if_due=decides_first)
         progress = progress_with_hint(record, hint_request, load_calendars(tx, [record.schedule]), now=now)
         progress = keep_undecided(tx, record, progress, now=now)
         written = describe_hint(hint_request)
@@ -303,13 +301,14 @@ def hint(
     return store.write(work)
 
 
-def clear_hints(store: Store, schedule_id: str, *, by: Actor, now: datetime) -> ChangeResult:
+def clear_hints(store: Store, schedule_id: str, *, ids: Ids, by: Actor, now: datetime) -> ChangeResult:
     """Remove all hints and plan the next time without them; a hinted pause ends now."""
     return _change(
         store,
         schedule_id,
         lambda record, calendars: progress_without_hints(record, calendars, now=now),
         AdjustmentKind.CLEAR_HINTS,
+        ids=ids,
         by=by,
         now=now,
     )
@@ -335,6 +334,7 @@ def _change(
     change: Callable[[ScheduleRecord, CalendarLookup], ScheduleProgress],
     kind: AdjustmentKind,
     *,
+    ids: Ids,
     by: Actor,
     now: datetime,
     **fields: Any,
@@ -342,10 +342,13 @@ def _change(
     """Lock a schedule, change its progress, and write it with an audit entry and the adjustment."""
 
     def work(tx: Transaction) -> ChangeResult:
-        record = lock_to_decide(tx, schedule_id, now=now)
+        record, decided = _lock_decided(
+            tx, schedule_id, ids=ids, now=now, if_due=lambda one: _replaces_due(one, now=now)
+        )
         progress = change(record, load_calendars(tx, [record.schedule]))
         adjusts = {"kind": kind, **fields}
-        return _write_change(tx, record, progress, kind.value, by=by, now=now, adjusts=adjusts)
+        changed = _write_change(tx, record, progress, kind.value, by=by, now=now, adjusts=adjusts)
+        return replace(changed, facts=(*decided, *changed.facts))
 
     return store.write(work)
 
@@ -372,14 +375,22 @@ def _write_change(
     return ChangeResult(schedule=schedule, progress=progress, facts=facts)
 
 
-def _decide_first(
-    tx: Transaction, record: ScheduleRecord, *, ids: Ids, now: datetime
+def _replaces_due(record: ScheduleRecord, *, now: datetime) -> bool:
+    """Whether any change replaces what is due: with `align: now`, nothing else is planned."""
+    return counts_from_last_start(record.schedule) and has_due_instant(record, now=now)
+
+
+def _lock_decided(
+    tx: Transaction, schedule_id: str, *, ids: Ids, now: datetime, if_due: Callable[[ScheduleRecord], bool]
 ) -> tuple[ScheduleRecord, list[Fact]]:
-    """Decide what came due before a change; return the schedule after it, and the facts."""
+    """Lock a schedule, and decide `if_due` what is due before a change; return it with the facts."""
+    record = lock_to_decide(tx, schedule_id, now=now)
+    if not if_due(record):
+        return record, []
     admission = AdmissionBatch(tx, ids=ids, now=now)
     admission.decide(record, load_calendars(tx, [record.schedule]), before_edit=True)
     admission.write()
-    return lock_schedule(tx, record.schedule.id), admission.facts
+    return lock_schedule(tx, schedule_id), admission.facts
 
 
 def _state_entry(

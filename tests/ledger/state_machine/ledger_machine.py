@@ -246,7 +246,7 @@ class LedgerMachine(RuleBasedStateMachine):
         now, expires = self.bench.now, self.bench.now + HOUR
         watched.displaced = watched.displaced or wish in ("interval", "once")
         if wish == "clear":
-            clear_hints(self.bench.store, watched.schedule.id, by=ADA, now=now)
+            clear_hints(self.bench.store, watched.schedule.id, ids=self.bench.ids, by=ADA, now=now)
         elif wish == "pause":
             self.bench.hint(watched.schedule, PauseHint(until=now + 5 * MINUTE))
         elif wish == "interval":

@@ -151,7 +151,9 @@ def clear_all_hints(context: OperationContext, tx: Transaction, request: Schedul
     """Remove all hints; the next occurrence is decided again without them."""
     now = context.now()
     record = find_editable_schedule(tx, context.namespace, request.schedule)
-    context.notify(clear_hints(context.store, record.schedule.id, by=context.by, now=now).facts)
+    context.notify(
+        clear_hints(context.store, record.schedule.id, ids=context.ids, by=context.by, now=now).facts
+    )
     return _hint_status(tx, record.schedule.id, now=now)
 
 

@@ -77,7 +77,7 @@ def pause_schedule(context: OperationContext, tx: Transaction, request: PauseSch
     record = find_schedule(tx, context.namespace, request.schedule)
     check_may_end_pause(context, tx, record, now=now)
     until = check_storable(request.until, field="until") if request.until is not None else None
-    paused = pause(context.store, record.schedule.id, by=context.by, now=now, until=until)
+    paused = pause(context.store, record.schedule.id, ids=context.ids, by=context.by, now=now, until=until)
     detail = answer_change(context, paused)
     if request.until is None:
         return detail
