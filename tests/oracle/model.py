@@ -157,6 +157,7 @@ class Life:
     failures: int = 0
     interval_hint: tuple[int, int] | None = None
     one_shot: tuple[int, int] | None = None
+    paused_wishes: list[int] = field(default_factory=list)
     pauses: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     displaced: list[int] = field(default_factory=list)
     away_until: int = 0
@@ -579,11 +580,21 @@ class Life:
             return
         if any(row.planned == at and not row.by_hand for row in self.rows):
             return  # one row for one instant (§3.1): what was skipped by hand does not run
+        self._record_paused_wish()
         self.one_shot = (at, self.now + ttl)
         hinted = self.interval_hint
         if hinted is not None and hinted[1] > self.now:
             at = min(at, self._first_wish(hinted[0]))  # both hints: the earlier (§3.8)
         self._nudge(at)
+
+    def _record_paused_wish(self) -> None:
+        """What a hint asked for and a pause suppressed has its row, whatever replaces the hint (ruling 2)."""
+        hinted = self.interval_hint is not None and self.interval_hint[1] > self.now
+        if self.one_shot is None or not self.pauses or hinted or self.terms.from_now:
+            return
+        begin = min(begin for begin, _ in self.pauses.values())
+        if begin <= self.one_shot[0] <= self.now and self.one_shot[0] < self.one_shot[1]:
+            self.paused_wishes.append(self.one_shot[0])
 
     def _nudge(self, at: int) -> None:
         lowest, highest = self.terms.clamp_min, self.terms.clamp_max
@@ -597,6 +608,7 @@ class Life:
         """`hint clear`: the next occurrence is decided again without them."""
         hinted, self.interval_hint = self.interval_hint, None
         is_wish = hinted is not None or (self.fixed is not None and self.fixed == self.wish)
+        self._record_paused_wish()
         self.one_shot = self.wish = None
         if "agent" in self.pauses:
             if hinted is not None:  # ruling 1: what it replaced until now is no occurrence
@@ -639,6 +651,8 @@ class Life:
         begin = min(begin for begin, _ in self.pauses.values())
         end = max(until for until in ends if until is not None)
         self.pauses = {}
+        self._skip(sorted(self.paused_wishes), "paused")
+        self.paused_wishes = []
         if self.terms.from_now:
             self.interval_hint, self.one_shot = (
                 hint if hint is not None and hint[1] > end else None

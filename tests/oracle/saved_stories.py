@@ -379,4 +379,31 @@ SAVED: dict[str, tuple[dict[str, Any], list[tuple[bool, int]], list[tuple[list[R
         [(True, 0), (False, 0), (True, 0)],
         [([], "live", 600), ([("interval", {"interval": 1000, "ttl": 100}), ("run", {})], "outage", 1200)],
     ),
+    "what a hint asked for in a pause is recorded as paused although another hint replaces it": (
+        {"cron": "0 * * * *", "adaptive": True},
+        [(True, 0)],
+        [
+            ([("pause", {"until": 500})], "live", 60),
+            ([("once", {"at": 10, "ttl": 500})], "live", 90),
+            ([("once", {"at": 60, "ttl": 500})], "live", 1800),
+        ],
+    ),
+    "what a hint asked for in a pause is recorded as paused although hints are cleared": (
+        {"cron": "3,17,40 * * * *", "adaptive": True},
+        [(True, 0)],
+        [
+            ([("pause_hint", {"until": 1700})], "live", 5),
+            ([("once", {"at": 60, "ttl": 500})], "live", 60),
+            ([], "live", 60),
+            ([("clear", {})], "live", 600),
+        ],
+    ),
+    "a hint that begins at the expiry of another replaces nothing of it": (
+        {"preset": "adaptive", "every": "90s"},
+        [(True, 700)],
+        [
+            ([("interval", {"interval": 30, "ttl": 600})], "live", 600),
+            ([("interval", {"interval": 130, "ttl": 3600})], "live", 60),
+        ],
+    ),
 }

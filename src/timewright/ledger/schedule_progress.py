@@ -297,9 +297,13 @@ def progress_without_hints(
     """The progress without hints; a hinted pause ends now."""
     pause = record.progress.hints.pause
     ended_pause = replace(pause, until=min(pause.until, now)) if pause is not None else None
-    ended_pauses = record.progress.hints.ended_pauses
-    progress = replace(record.progress, hints=Hints(pause=ended_pause, ended_pauses=ended_pauses))
+    hints, progress = record.progress.hints, record.progress
     is_due = _is_due(progress, now=now)
+    is_paused = pause is not None or progress.paused_at is not None
+    # What a hint asked for and is due keeps its row, also if a pause suppresses it.
+    due = hints.one_shot.due_by(now) if hints.one_shot is not None and (is_due or is_paused) else None
+    hints = Hints(one_shot=due, pause=ended_pause, ended_pauses=hints.ended_pauses)
+    progress = replace(progress, hints=hints)
     if progress.state is not ScheduleState.ACTIVE:
         if progress.paused_until is None or (is_due and progress.paused_until <= now):
             return progress
@@ -312,9 +316,7 @@ def progress_without_hints(
         ended = replace(interval, expires_at=min(interval.expires_at, now)) if interval is not None else None
         progress = replace(progress, hints=replace(progress.hints, interval=ended))
         if is_due:
-            one_shot = record.progress.hints.one_shot
-            due = one_shot.due_by(now) if one_shot is not None else None
-            return replace(progress, hints=replace(progress.hints, one_shot=due))
+            return progress
         # Instants before the interval hint are undecided because of the hinted pause, which ends now.
         return apply_decision(record.schedule, progress, decide_pause(progress, until=now))
     if interval is not None:
